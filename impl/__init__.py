@@ -1,0 +1,1 @@
+"""GPU implementation of the global top-K merge: kernels and host code."""

@@ -1,0 +1,1 @@
+"""Executable NumPy specification of the global top-K merge."""

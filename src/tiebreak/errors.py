@@ -1,0 +1,100 @@
+"""The one error tree of tiebreak.
+
+Every error says three things: what was wrong with which value, which limit it
+broke, and what to do about it.  The module imports the standard library only,
+so that ``spec``, ``impl`` and ``sim`` can all raise from the same tree without
+importing one another.
+"""
+
+from __future__ import annotations
+
+
+class TiebreakError(Exception):
+    """Root of every error that tiebreak raises on purpose.
+
+    Args:
+        what: The thing that is wrong, as a short noun phrase ("k", "rank 2").
+        value: The offending value; shown with ``repr``.
+        limit: The rule that the value broke.
+        remedy: What the caller can do about it.
+    """
+
+    def __init__(self, what: str, *, value: object = None, limit: str = "", remedy: str = "") -> None:
+        self.what = what
+        self.value = value
+        self.limit = limit
+        self.remedy = remedy
+        text = what if value is None else f"{what} is {value!r}"
+        super().__init__("; ".join(part for part in (text, limit, remedy) if part))
+
+
+class InputError(TiebreakError, ValueError):
+    """Raised when an argument has a wrong value, shape, dtype, stride or device."""
+
+
+class MissingBackendError(TiebreakError):
+    """Raised when a backend, package or device that was asked for is not there."""
+
+
+class GeometryError(TiebreakError):
+    """Raised on every rank when the ranks disagree on a workspace's geometry."""
+
+
+class WorkspaceError(TiebreakError):
+    """Raised when a workspace is used after it was closed or after it failed."""
+
+
+class PeerError(TiebreakError):
+    """Raised when an exchange ended in its error state because of a peer.
+
+    Attributes:
+        peer: Rank that the wait was for.
+        epoch: Exchange number that the wait was for.
+        flag: Name of the flag that was polled.
+    """
+
+    def __init__(self, what: str, *, peer: int, epoch: int, flag: str, **details: str) -> None:
+        self.peer = peer
+        self.epoch = epoch
+        self.flag = flag
+        super().__init__(what, **details)
+
+
+class PeerTimeoutError(PeerError):
+    """Raised when a bounded wait for a peer's flag ran out of polls."""
+
+
+class RowMismatchError(PeerError):
+    """Raised when a peer took part in an exchange with another number of rows."""
+
+
+class SimulationError(TiebreakError):
+    """Root of the violations that the simulator finds in a simulated program."""
+
+
+class RaceError(SimulationError):
+    """Raised for two conflicting accesses that no happens-before edge orders."""
+
+
+class UninitialisedReadError(SimulationError):
+    """Raised when a kernel reads bytes of device memory that nothing wrote."""
+
+
+class OutOfBoundsError(SimulationError):
+    """Raised when a kernel accesses an address outside every live allocation."""
+
+
+class DeadlockError(SimulationError):
+    """Raised when every unfinished agent waits and no step can end a wait."""
+
+
+class LivelockError(SimulationError):
+    """Raised when agents keep running through states that repeat without end."""
+
+
+class BudgetError(SimulationError):
+    """Raised when a simulation ran out of steps with no state seen to repeat."""
+
+
+class ReplayError(SimulationError):
+    """Raised when a recorded schedule does not fit the program it is replayed on."""
