@@ -1,0 +1,195 @@
+"""What a rank's host program sees: its device, its peers, and its memory.
+
+``SimulatedFabric`` has the methods that host code asks of a fabric (rank,
+world size, rendezvous, gather, all-gather, synchronise), so that code written
+for torch symmetric memory runs on it unchanged, and a few that tests use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tiebreak.errors import WorkspaceError
+
+from .agent import Pending
+from .device import Collective, Graph
+from .interpreter import open_session
+from .machine import Execution, Machine, Settings
+from .schedulers import Scheduler
+
+_zeros = torch.zeros
+
+
+@dataclass(frozen=True)
+class SymmetricBuffer:
+    """Memory of the same size on every rank.
+
+    Attributes:
+        local: This rank's part, uint8 [byte_count], zeroed before any peer can write it.
+        peer_addresses: Address of every rank's part, own included, int64 [world size].
+    """
+
+    local: torch.Tensor
+    peer_addresses: torch.Tensor
+
+
+@dataclass
+class _Round:
+    """One host collective: what each rank contributed so far."""
+
+    values: dict[int, Any] = field(default_factory=dict)
+
+
+class World:
+    """State that the fabrics of one execution share."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.rounds: list[_Round] = []
+        self.failing_rendezvous: frozenset[int] = frozenset()
+
+
+class SimulatedFabric:
+    """One rank's view of the simulated ranks."""
+
+    def __init__(self, world: World, rank: int) -> None:
+        self._world = world
+        self._machine = world.machine
+        self._round = 0
+        self._buffers = 0
+        self.rank = rank
+        self.world_size = world.machine.ranks
+        self.device = torch.device("cpu")
+
+    # -- what host code uses -------------------------------------------------------------------------------------
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        """Return every rank's value, in rank order; blocks until all ranks called."""
+        world, number = self._world, self._round
+        self._round += 1
+        if number == len(world.rounds):
+            world.rounds.append(_Round())
+        this = world.rounds[number]
+        this.values[self.rank] = value
+        self._machine.reach(
+            Pending(
+                "gather",
+                ready=lambda: len(this.values) == self.world_size,
+                waits_for=lambda: f"ranks {sorted(set(range(self.world_size)) - set(this.values))} to gather",
+            )
+        )
+        self._machine.record("gather")
+        return [this.values[rank] for rank in range(self.world_size)]
+
+    def rendezvous(self, byte_count: int) -> SymmetricBuffer:
+        """Allocate zeroed memory that every rank can address; collective.
+
+        Raises:
+            WorkspaceError: This rank was told to fail, to test that nobody is left behind.
+        """
+        if self.rank in self._world.failing_rendezvous:
+            raise WorkspaceError(f"rendezvous of rank {self.rank}", limit="the simulation makes it fail")
+        local = _zeros(max(byte_count, 1), dtype=torch.uint8)
+        name = f"r{self.rank}.symmetric{self._buffers}"
+        self._buffers += 1
+        self._machine.memory.register(local, name=name, rank=self.rank, shared=True)
+        addresses = self.gather_objects(local.data_ptr())
+        return SymmetricBuffer(local, torch.tensor(addresses, dtype=torch.int64))
+
+    def all_gather(self, output: torch.Tensor, input: torch.Tensor) -> None:
+        """Gather ``input`` of every rank into ``output`` [world size, ...], in stream order."""
+        memory = self._machine.memory
+
+        def finish(payloads: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+            parts = [given.clone() for _, given in payloads]
+            for rank, (target, _) in enumerate(payloads):
+                target.copy_(torch.stack(parts).reshape(target.shape))
+                memory.register(target, name=f"r{rank}.gathered", rank=rank).shadow.initialised[:] = True
+
+        self._machine.enqueue(self.rank, self._machine.current_stream[self.rank], Collective("all-gather", (output, input), finish))
+
+    def synchronize(self) -> None:
+        """Wait until this rank's device is idle."""
+        self._machine.wait_for_device(self.rank)
+
+    def free(self, buffer: SymmetricBuffer) -> None:
+        """Give symmetric memory back; collective, after all devices are idle."""
+        self.synchronize()
+        self.gather_objects(None)
+
+    # -- what tests use ------------------------------------------------------------------------------------------
+
+    def upload(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        """Return a copy of ``tensor`` in this rank's device memory."""
+        copy = tensor.clone()
+        self._machine.memory.register(copy, name=f"r{self.rank}.{name}", rank=self.rank)
+        return copy
+
+    def write(self, target: torch.Tensor, values: torch.Tensor) -> None:
+        """Overwrite device memory from the host, between launches that have finished."""
+        self.synchronize()
+        target.copy_(values)
+
+    @contextlib.contextmanager
+    def capture(self) -> Iterator[Graph]:
+        """Record launches into a graph instead of running them; host scalars freeze."""
+        device = self._machine.devices[self.rank]
+        device.capturing = Graph()
+        try:
+            yield device.capturing
+        finally:
+            device.capturing = None
+
+    def replay(self, graph: Graph) -> None:
+        """Launch everything in ``graph``, in order, on the current stream."""
+        for work in graph.work:
+            self._machine.enqueue(self.rank, self._machine.current_stream[self.rank], work)
+
+    @contextlib.contextmanager
+    def stream(self, number: int) -> Iterator[None]:
+        """Make stream ``number`` the current one."""
+        before = self._machine.current_stream[self.rank]
+        self._machine.current_stream[self.rank] = number
+        try:
+            yield
+        finally:
+            self._machine.current_stream[self.rank] = before
+
+
+HostBody = Callable[[SimulatedFabric], Any]
+
+
+def simulate(
+    hosts: Sequence[HostBody],
+    scheduler: Scheduler,
+    settings: Settings | None = None,
+    *,
+    failing_rendezvous: Sequence[int] = (),
+) -> Execution:
+    """Run one host program per rank once, under ``scheduler``.
+
+    Args:
+        hosts: One callable per rank; each gets its rank's fabric.
+        scheduler: Chooses every step; ``begin`` must have been called.
+        settings: See ``machine.Settings``.
+        failing_rendezvous: Ranks whose rendezvous raises.
+
+    Returns:
+        The execution.  An exception of a host program is in ``errors`` and,
+        when nothing else went wrong, also a ``host-error`` violation.
+    """
+    machine = Machine(len(hosts), settings)
+    world = World(machine)
+    world.failing_rendezvous = frozenset(failing_rendezvous)
+    bodies = [_bind(host, SimulatedFabric(world, rank)) for rank, host in enumerate(hosts)]
+    with open_session(machine):
+        return machine.run(bodies, scheduler)
+
+
+def _bind(host: HostBody, fabric: SimulatedFabric) -> Callable[[], Any]:
+    return lambda: host(fabric)

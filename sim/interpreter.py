@@ -1,0 +1,232 @@
+"""Hooks into the Triton interpreter: memory operations become scheduling points.
+
+Under ``TRITON_INTERPRET=1`` Triton runs kernels as Python, one program after
+another, with every memory operation going through a method of its builder.
+While a session is open these methods report to the machine first, a launch
+puts its grid on a simulated stream instead of running it, and ``torch.empty``
+returns poisoned memory.  Kernels and host code stay as they are.
+
+Names and signatures of the builder differ between Triton versions; the hooks
+take what they need by position and pass the rest through, and operations that
+a version lacks are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import triton.language as tl
+from triton.runtime import interpreter
+
+from tiebreak.errors import MissingBackendError
+
+from .agent import Program
+from .device import Launch
+from .machine import Machine
+from .memory import poison
+from .operations import Operations
+
+_session: list[Operations] = []
+
+
+class _Language:
+    """Stands in for a kernel whose globals name the whole language, so that all of it is patched."""
+
+    __globals__ = {"tl": tl, "core": tl.core}
+
+
+def active() -> Operations | None:
+    """Return the operations of the open session if a program or host of it is current."""
+    return _session[-1] if _session and _session[-1].machine.current is not None else None
+
+
+@contextlib.contextmanager
+def open_session(machine: Machine) -> Iterator[None]:
+    """Route launches, memory operations and ``torch.empty`` of this process to ``machine``.
+
+    Raises:
+        MissingBackendError: Kernels were decorated without ``TRITON_INTERPRET=1``.
+    """
+    if not isinstance(tl.sort, interpreter.InterpretedFunction):
+        raise MissingBackendError(
+            "the Triton interpreter",
+            limit="simulated ranks need kernels that were decorated under TRITON_INTERPRET=1",
+            remedy="set TRITON_INTERPRET=1 in the environment before triton is imported",
+        )
+    scope = interpreter._patch_lang(_Language)
+    patches = [
+        (interpreter.InterpreterBuilder, _builder_hooks()),
+        (interpreter.InterpretedFunction, {"run": _run}),
+        (interpreter, {"_patch_lang": lambda fn: scope}),
+        (torch, {"empty": _empty}),
+    ]
+    saved = [(owner, name, getattr(owner, name)) for owner, hooks in patches for name in hooks]
+    for owner, hooks in patches:
+        for name, hook in hooks.items():
+            setattr(owner, name, hook)
+    _session.append(Operations(machine))
+    machine.enter = _enter
+    try:
+        yield
+    finally:
+        _session.pop()
+        for owner, name, original in saved:
+            setattr(owner, name, original)
+        scope.restore()
+
+
+def _enter(program: Program) -> None:
+    """Make the interpreter's program index that of ``program``."""
+    interpreter.interpreter_builder.set_grid_dim(*program.grid)
+    interpreter.interpreter_builder.set_grid_idx(*program.index)
+
+
+def _builder_hooks() -> dict[str, Callable[..., Any]]:
+    """Return a replacement for each memory operation that this Triton's builder has."""
+    makers = {
+        "create_masked_load": _hook_load,
+        "create_masked_store": _hook_store,
+        "create_atomic_rmw": _hook_rmw,
+        "create_atomic_cas": _hook_cas,
+        "create_atomic_load": _hook_atomic_load,
+        "create_atomic_store": _hook_atomic_store,
+        "create_atomic_poll": _hook_atomic_poll,
+        "create_barrier": _hook_barrier,
+    }
+    builder = interpreter.InterpreterBuilder
+    return {name: make(getattr(builder, name)) for name, make in makers.items() if hasattr(builder, name)}
+
+
+def _program() -> Operations | None:
+    operations = active()
+    return operations if operations is not None and operations.machine.program is not None else None
+
+
+def _name(enum: Any) -> str:
+    """Return the lower-case name of a member of one of Triton's enumerations."""
+    return str(getattr(enum, "name", enum)).lower()
+
+
+def _hook_load(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any) -> Any:
+        operations = _program()
+        perform = lambda: original(self, ptrs, mask, other, *rest)  # noqa: E731
+        if operations is None:
+            return perform()
+        return operations.load(ptrs, mask, perform)
+
+    return create_masked_load
+
+
+def _hook_store(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        operations = _program()
+        perform = lambda: original(self, ptrs, value, mask, *rest)  # noqa: E731
+        if operations is None:
+            return perform()
+        return operations.store(ptrs, mask, value, perform)
+
+    return create_masked_store
+
+
+def _hook_rmw(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create_atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        operations = _program()
+        perform = lambda: original(self, op, ptr, val, mask, sem, scope)  # noqa: E731
+        if operations is None:
+            return perform()
+        return operations.rmw(_name(op), ptr, val, mask, _name(sem), _name(scope), perform)
+
+    return create_atomic_rmw
+
+
+def _hook_cas(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create_atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+        operations = _program()
+        perform = lambda: original(self, ptr, cmp, val, sem, scope)  # noqa: E731
+        if operations is None:
+            return perform()
+        return operations.cas(ptr, cmp, _name(sem), _name(scope), perform)
+
+    return create_atomic_cas
+
+
+def _hook_atomic_load(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create_atomic_load(self: Any, ptr: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        operations = _program()
+        if operations is None:
+            return original(self, ptr, mask, sem, scope)
+        return operations.atomic_load(ptr, mask, _name(sem), _name(scope))
+
+    return create_atomic_load
+
+
+def _hook_atomic_store(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create_atomic_store(self: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        operations = _program()
+        if operations is None:
+            return original(self, ptr, val, mask, sem, scope)
+        return operations.atomic_store(ptr, val, mask, _name(sem), _name(scope))
+
+    return create_atomic_store
+
+
+def _hook_atomic_poll(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create_atomic_poll(self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
+        operations = _program()
+        if operations is None:
+            return original(self, ptr, expected, timeout_ns, sem, scope)
+        found = operations.atomic_poll(ptr, expected, timeout_ns is not None, _name(sem), _name(scope))
+        return interpreter.TensorHandle(found, tl.int1)
+
+    return create_atomic_poll
+
+
+def _hook_barrier(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create_barrier(self: Any) -> None:
+        operations = _program()
+        if operations is None:
+            original(self)
+        else:
+            operations.barrier()
+
+    return create_barrier
+
+
+def _run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+    """Put a launch on the current stream of the rank whose host is running."""
+    operations = active()
+    if warmup or operations is None:
+        return
+    kernel = self.rewrite()
+    names = inspect.getfullargspec(kernel)
+    kwargs = {key: value for key, value in kwargs.items() if key in names.args or key in names.kwonlyargs}
+    given = inspect.getcallargs(kernel, *args, **kwargs)
+    constants = interpreter.GridExecutor(kernel, self.arg_names, grid).constexprs
+    converted = {key: value if key in constants else interpreter._implicit_cvt(value) for key, value in given.items()}
+    shape = tuple(grid(converted) if callable(grid) else grid)
+    shape = shape + (1,) * (3 - len(shape))
+    operations.adopt_arguments(given)
+
+    def body() -> None:
+        kernel(**converted)
+
+    operations.launch(Launch(self.__name__, body, (int(shape[0]), int(shape[1]), int(shape[2])), given))
+
+
+_torch_empty = torch.empty
+
+
+def _empty(*args: Any, **kwargs: Any) -> torch.Tensor:
+    """Allocate memory that a kernel must write before it reads it."""
+    tensor = _torch_empty(*args, **kwargs)
+    operations = active()
+    if operations is not None and operations.machine.program is None:
+        poison(tensor)
+        operations.adopt_fresh(tensor)
+    return tensor
+

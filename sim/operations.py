@@ -1,0 +1,235 @@
+"""Memory operations of programs: announce, wait for the turn, perform, account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from triton._C.libtriton import interpreter as native
+from triton.runtime import interpreter
+
+from .agent import Agent, Pending, Program
+from .device import Launch
+from .machine import Machine
+from .observer import Touch
+from .shadow import CTA, GPU, SYS
+from .source import find_site, result_is_used
+from .trace import Site, Violation
+
+_STRENGTH = {"cta": CTA, "gpu": GPU, "sys": SYS, "system": SYS}
+_SEMANTICS = {"acquire_release": "acq_rel"}
+_NEUTRAL = {"add", "or", "xor", "umax"}
+
+
+def _itemsize(pointers: Any) -> int:
+    return int(np.dtype(interpreter._get_np_dtype(pointers.get_element_ty())).itemsize)
+
+
+def _mask(mask: Any, pointers: Any) -> npt.NDArray[np.bool_]:
+    return np.ones_like(pointers.data, dtype=bool) if mask is None else np.asarray(mask.data, dtype=bool)
+
+
+def _peek(pointers: Any, mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Read memory as it is now, unobserved."""
+    dtype = interpreter._get_np_dtype(pointers.get_element_ty())
+    shape = np.shape(pointers.data)
+    whole = np.ascontiguousarray(np.broadcast_to(mask, shape))
+    values: npt.NDArray[Any] = native.load(pointers.data, whole, np.zeros(shape, dtype=dtype), dtype)
+    return values
+
+
+def _show(values: Any) -> str:
+    array = np.asarray(values)
+    return str(array.reshape(-1)[0]) if array.size == 1 else ""
+
+
+class Operations:
+    """The operations of the agents of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._fresh = 0
+
+    # -- launches and allocations --------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch) -> None:
+        """Put a launch on the current stream of the current host's rank."""
+        rank = self._agent.rank
+        self.machine.enqueue(rank, self.machine.current_stream[rank], launch)
+
+    def adopt_arguments(self, arguments: dict[str, Any]) -> None:
+        """Track tensors that the host made itself; they count as initialised."""
+        rank = self._agent.rank
+        for name, value in arguments.items():
+            if isinstance(value, torch.Tensor):
+                self.machine.memory.register(value, name=f"r{rank}.{name}", rank=rank)
+
+    def adopt_fresh(self, tensor: torch.Tensor) -> None:
+        """Track a tensor from ``torch.empty``; nothing wrote it yet."""
+        rank = self._agent.rank
+        self._fresh += 1
+        self.machine.memory.register(tensor, name=f"r{rank}.empty{self._fresh}", rank=rank, initialised=False)
+
+    # -- plain accesses ------------------------------------------------------------------------------------------
+
+    def load(self, pointers: Any, mask: Any, perform: Callable[[], Any]) -> Any:
+        """Perform a plain load."""
+        site = find_site()
+        touch = self._touch(pointers, _mask(mask, pointers), site)
+        if touch is None:
+            return perform()
+        self._point(touch, "load", site)
+        result = perform()
+        if self._announces(touch):
+            self.machine.record("load", place=touch.place, value=_show(result.data), site=site)
+        self.machine.observer.load(self._program, touch, site, self.machine.step)
+        return result
+
+    def store(self, pointers: Any, mask: Any, value: Any, perform: Callable[[], Any]) -> Any:
+        """Perform a plain store."""
+        site = find_site()
+        touch = self._touch(pointers, _mask(mask, pointers), site)
+        if touch is None:
+            return perform()
+        self._point(touch, "store", site)
+        result = perform()
+        self._note_effect(touch, "store", _show(value.data), site, self._announces(touch))
+        self.machine.observer.store(self._program, touch, site, self.machine.step)
+        return result
+
+    # -- atomics -------------------------------------------------------------------------------------------------
+
+    def rmw(self, op: str, pointers: Any, value: Any, mask: Any, sem: str, scope: str, perform: Callable[[], Any]) -> Any:
+        """Perform an atomic read-modify-write."""
+        given = np.asarray(value.data)
+
+        def poll(current: npt.NDArray[Any]) -> bool:
+            return op in _NEUTRAL and not given.any()
+
+        return self._atomic(f"atomic {op}", pointers, _mask(mask, pointers), sem, scope, perform, poll, True)
+
+    def cas(self, pointers: Any, compare: Any, sem: str, scope: str, perform: Callable[[], Any]) -> Any:
+        """Perform an atomic compare-and-swap; a failing one is a poll."""
+        expected = np.asarray(compare.data)
+
+        def poll(current: npt.NDArray[Any]) -> bool:
+            return bool((current != expected).all())
+
+        return self._atomic("atomic cas", pointers, _mask(None, pointers), sem, scope, perform, poll, True)
+
+    def atomic_load(self, pointers: Any, mask: Any, sem: str, scope: str) -> Any:
+        """Perform an atomic load."""
+        active = _mask(mask, pointers)
+        element = pointers.get_element_ty()
+
+        def perform() -> Any:
+            return interpreter.TensorHandle(_peek(pointers, active), element)
+
+        return self._atomic("atomic load", pointers, active, sem, scope, perform, lambda current: True, False)
+
+    def atomic_store(self, pointers: Any, value: Any, mask: Any, sem: str, scope: str) -> Any:
+        """Perform an atomic store."""
+        active = _mask(mask, pointers)
+
+        def perform() -> Any:
+            return native.store(pointers.data, value.data, active)
+
+        return self._atomic("atomic store", pointers, active, sem, scope, perform, lambda current: False, True)
+
+    def atomic_poll(self, pointers: Any, expected: Any, bounded: bool, sem: str, scope: str) -> npt.NDArray[np.bool_]:
+        """Poll until the expected value is there; a bounded poll may give up when time passes."""
+        active = _mask(None, pointers)
+        while True:
+            found = _peek(pointers, active) == np.asarray(expected.data)
+            gives_up = bounded and self.machine.settings.tolerate_stalls and self._agent.patient
+            read = "relaxed" if not found.all() else sem
+            handle = interpreter.TensorHandle(found, pointers.get_element_ty())
+            self._atomic(
+                "atomic poll", pointers, active, read, scope, lambda handle=handle: handle, lambda current: True, False
+            )
+            found = _peek(pointers, active) == np.asarray(expected.data)
+            if found.all() or gives_up:
+                return np.asarray(found, dtype=bool)
+
+    def barrier(self) -> None:
+        """Perform a CTA barrier."""
+        self._program.synchronise()
+
+    def _atomic(
+        self,
+        action: str,
+        pointers: Any,
+        mask: npt.NDArray[np.bool_],
+        sem: str,
+        scope: str,
+        perform: Callable[[], Any],
+        poll: Callable[[npt.NDArray[Any]], bool],
+        writes: bool,
+    ) -> Any:
+        site = find_site()
+        touch = self._touch(pointers, mask, site)
+        if touch is None:
+            return perform()
+        sem = _SEMANTICS.get(sem, sem)
+        name = f"{action} {sem}.{'sys' if scope == 'system' else scope}"
+
+        def fruitless() -> object | None:
+            current = _peek(pointers, mask)
+            return current.reshape(-1).tolist() if poll(current) else None
+
+        pending = Pending(name, tuple(touch.addresses[:4].tolist()), value=fruitless, site=site)
+        self.machine.reach(pending)
+        value = fruitless()
+        result = perform()
+        shown = _show(_peek(pointers, mask))
+        if value is None:
+            self._note_effect(touch, name, shown, site, True)
+        else:
+            self._agent.note_poll(pending.key, value)
+            self.machine.record(name, place=touch.place, value=shown, site=site)
+        used = result_is_used(site)
+        self.machine.observer.atomic(
+            self._program, touch, sem, _STRENGTH[scope], used=used, writes=writes, site=site, step=self.machine.step
+        )
+        return result
+
+    # -- shared steps --------------------------------------------------------------------------------------------
+
+    @property
+    def _agent(self) -> Agent:
+        agent = self.machine.current
+        assert agent is not None
+        return agent
+
+    @property
+    def _program(self) -> Program:
+        program = self.machine.program
+        assert program is not None
+        return program
+
+    def _touch(self, pointers: Any, mask: npt.NDArray[np.bool_], site: Site) -> Touch | None:
+        """Resolve addresses; an access outside every allocation ends the execution."""
+        itemsize = _itemsize(pointers)
+        touch, bad = self.machine.observer.touch(pointers.data, mask, itemsize)
+        if bad is not None:
+            near = self.machine.memory.nearest(bad)
+            message = f"{self._program.agent.name} accesses {itemsize} bytes at {near}, outside every allocation, at {site}"
+            self.machine.report(Violation("out-of-bounds", message, self.machine.step))
+            self.machine.halt()
+        return touch
+
+    def _announces(self, touch: Touch) -> bool:
+        return touch.shared and self.machine.settings.data_points
+
+    def _point(self, touch: Touch, action: str, site: Site) -> None:
+        if self._announces(touch):
+            self.machine.reach(Pending(action, (int(touch.addresses[0]),), site=site))
+
+    def _note_effect(self, touch: Touch, action: str, value: str, site: Site, recorded: bool) -> None:
+        self._agent.note_effect()
+        if recorded:
+            self.machine.record(action, place=touch.place, value=value, site=site)
+            self.machine.last_writes[int(touch.addresses[0])] = f"{self._agent.name} at step {self.machine.step}"
