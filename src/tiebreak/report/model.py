@@ -1,0 +1,144 @@
+"""The record of one verification run, and its documented JSON form.
+
+``report.json`` is exactly one ``Report``.  ``schema()`` states its JSON Schema
+(draft 2020-12); the copy in ``report.schema.json`` is the published one, and
+readers can rely on ``schema_version``: it grows when a field is renamed or
+removed, not when one is added.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tiebreak.errors import InputError
+
+SCHEMA_VERSION: Final = 1
+"""Version of the form that ``encode_report`` writes."""
+
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
+Result = Literal["passed", "failed", "not applicable"]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One violation, with all that is needed to see it again.
+
+    Attributes:
+        property: Name of the property that was violated.
+        backend: Backend that violated it.
+        message: What was observed and what was expected.
+        schedule: Schedule string of the failing execution; empty if none.
+        table: One column per rank, rows in execution order; empty if none.
+        replay: Command line that reproduces the failure.
+    """
+
+    property: str
+    backend: str
+    message: str
+    schedule: str
+    table: str
+    replay: str
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One property on one backend.
+
+    Attributes:
+        property: Name of the property.
+        backend: Name of the backend.
+        executions: Number of executions (one input under one schedule each).
+        inputs: Number of different inputs among them.
+        result: "passed", "failed" or "not applicable".
+        seconds: Wall time spent.
+        failures: The violations; empty unless ``result`` is "failed".
+    """
+
+    property: str
+    backend: str
+    executions: Count
+    inputs: Count
+    result: Result
+    seconds: Seconds
+    failures: tuple[Failure, ...] = ()
+
+
+class MutantResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One seeded bug, and what became of it.
+
+    Attributes:
+        name: Name of the mutant.
+        rule: The rule of the protocol or the order that the mutant breaks.
+        killed: Whether a property found it.
+        property: Property that killed it; empty if it survived.
+        schedule: Schedule string of the killing execution; empty if none.
+        replay: Command line that kills it again; empty if it survived.
+        message: What the killing property reported.
+    """
+
+    name: str
+    rule: str
+    killed: bool
+    property: str
+    schedule: str
+    replay: str
+    message: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run of ``tiebreak verify``.
+
+    Attributes:
+        schema_version: Version of this form, ``SCHEMA_VERSION``.
+        tiebreak_version: Version of the distribution.
+        started: Start of the run, ISO 8601 with an offset.
+        seconds: Wall time of the whole run.
+        arguments: Command-line arguments, without the program name.
+        versions: Versions of the interpreter and of the packages in use.
+        seed: Seed of every random choice.
+        preset: Preset of the total order.
+        ranks: World sizes.
+        cells: One entry per property and backend.
+        mutants: One entry per mutant; empty if none was asked for.
+        inputs: What the inputs were, one description each.
+        exit_status: 0 clean, 1 violation, 2 misuse.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    tiebreak_version: str
+    started: str
+    seconds: Seconds
+    arguments: tuple[str, ...]
+    versions: dict[str, str]
+    seed: int
+    preset: str
+    ranks: tuple[Annotated[int, Meta(ge=1)], ...]
+    cells: tuple[Cell, ...]
+    mutants: tuple[MutantResult, ...] = ()
+    inputs: tuple[str, ...]
+    exit_status: Literal[0, 1, 2]
+
+
+def encode_report(report: Report) -> bytes:
+    """Encode a report as the indented UTF-8 text of ``report.json``."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
+def decode_report(text: bytes) -> Report:
+    """Decode ``report.json``.
+
+    Raises:
+        InputError: The text is not JSON, or does not follow the schema.
+    """
+    try:
+        return msgspec.json.decode(text, type=Report)
+    except msgspec.DecodeError as error:
+        remedy = "read it with the tiebreak version that wrote it"
+        raise InputError(f"report.json cannot be read: {error}", remedy=remedy) from error
+
+
+def schema() -> dict[str, Any]:
+    """State the JSON Schema of ``report.json``."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
