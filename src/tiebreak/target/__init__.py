@@ -1,0 +1,1 @@
+"""Verification of somebody else's selector."""
