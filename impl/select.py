@@ -1,0 +1,196 @@
+"""Public selection: the K best of gathered candidates, without any exchange."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from tiebreak.errors import InputError
+
+from .geometry import LARGEST_TILE, check_integer, check_name
+from .kernels_select import select
+from .kernels_state import LARGEST_ID
+from .launch import device_guard
+from .policy import Policy, resolve_policy
+
+CandidateLayout = Literal["row-major", "rank-major"]
+
+
+def select_candidates(
+    candidates: torch.Tensor,
+    k: int,
+    preset: str = "ieee",
+    *,
+    layout: CandidateLayout = "row-major",
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return the ids of the k best candidates of each row, best first, -1 in unused slots.
+
+    The order is score descending, then lowest id; a negative id is padding and
+    never selected.  Duplicates count as often as they occur.
+
+    Args:
+        candidates: int32, contiguous: pairs of fp32 bits and id, ``[rows, N, 2]``
+            (``row-major``) or ``[W, rows, L, 2]`` (``rank-major``, as an
+            all-gather leaves them).
+        k: Ids per row, at least 1; may exceed the candidates.
+        preset: Name of the total order, see ``policy.POLICIES``.
+        layout: Which of the two shapes ``candidates`` has.
+        out: int32 ``[rows, k]`` to write to, rows any distance apart.
+
+    Returns:
+        int32 ``[rows, k]``.
+
+    Raises:
+        InputError: Wrong shape, dtype, stride, device, k, preset or layout.
+
+    Source:
+        https://github.com/vllm-project/vllm/pull/46076 for the task;
+        https://github.com/vllm-project/vllm/pull/50366 for the rank-major form.
+    """
+    check_name("layout", layout, ("row-major", "rank-major"))
+    check_tensor("candidates", candidates, torch.int32, (None, None, 2) if layout == "row-major" else (None,) * 3 + (2,))
+    if not candidates.is_contiguous():
+        raise InputError("candidates", value=candidates.stride(), limit="must be contiguous")
+    sources = 1 if layout == "row-major" else candidates.shape[0]
+    rows, local_candidates = candidates.shape[-3], candidates.shape[-2]
+    out = prepare_output(out, rows, k, candidates.device)
+    launch_select(
+        candidates,
+        out,
+        count=sources * local_candidates,
+        source_candidates=local_candidates,
+        source_words=rows * local_candidates * 2,
+        row_words=local_candidates * 2,
+        policy=resolve_policy(preset),
+    )
+    return out
+
+
+def select_peer_candidates(
+    addresses: torch.Tensor,
+    rows: int,
+    local_candidates: int,
+    k: int,
+    preset: str = "ieee",
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """As ``select_candidates``, from one buffer ``[rows, L, 2]`` per source, given by address.
+
+    Nothing orders the reads after the sources' writes: the caller does.
+
+    Args:
+        addresses: int64 ``[W]``, contiguous: addresses of int32 buffers ``[rows, L, 2]``.
+        rows: Rows of each buffer.
+        local_candidates: Candidates L per row of each buffer.
+        k: Ids per row.
+        preset: Name of the total order.
+        out: int32 ``[rows, k]`` to write to.
+
+    Returns:
+        int32 ``[rows, k]``.
+
+    Raises:
+        InputError: Wrong shape, dtype, stride, device, k or preset.
+
+    Source:
+        https://github.com/vllm-project/vllm/pull/50366 (owner-local buffers).
+    """
+    check_tensor("addresses", addresses, torch.int64, (None,))
+    check_integer("rows", rows, 0, LARGEST_ID.value)
+    check_integer("local_candidates", local_candidates, 0, LARGEST_ID.value)
+    out = prepare_output(out, rows, k, addresses.device)
+    launch_select(
+        addresses,
+        out,
+        count=addresses.shape[0] * local_candidates,
+        source_candidates=local_candidates,
+        source_words=0,
+        row_words=local_candidates * 2,
+        policy=resolve_policy(preset),
+        from_peers=True,
+    )
+    return out
+
+
+def launch_select(
+    candidates: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    count: int,
+    source_candidates: int,
+    source_words: int,
+    row_words: int,
+    policy: Policy,
+    from_peers: bool = False,
+    state: torch.Tensor | None = None,
+    slots: int = 1,
+    slot_words: int = 0,
+) -> None:
+    """Launch the selection kernel for every row of ``out``; see ``kernels_select.select``.
+
+    Raises:
+        InputError: More candidates than int32 counts, or a tile beyond ``LARGEST_TILE``.
+    """
+    rows, k = out.shape
+    check_integer("candidates per row", count, 0, LARGEST_ID.value)
+    check_integer("min(k, candidates)", min(k, count), 0, LARGEST_TILE)
+    stages = max(min(k, count) - 1, 15).bit_length()
+    if rows == 0:
+        return
+    with device_guard(out.device):
+        select[(rows,)](
+            candidates,
+            out,
+            candidates if state is None else state,
+            count,
+            source_candidates,
+            source_words,
+            row_words,
+            slot_words,
+            out.stride(0),
+            k,
+            from_peers=from_peers,
+            slots=slots,
+            has_state=state is not None,
+            nan=int(policy.nan),
+            zero=int(policy.zero),
+            size=1 << stages,
+            stages=stages,
+            num_warps=4 if stages < 11 else 8,
+        )
+
+
+def prepare_output(out: torch.Tensor | None, rows: int, k: int, device: torch.device) -> torch.Tensor:
+    """Return ``out`` after checking it, or a new tensor of int32 ``[rows, k]``."""
+    check_integer("k", k, 1, LARGEST_ID.value)
+    if out is None:
+        return torch.empty((rows, k), dtype=torch.int32, device=device)
+    check_tensor("out", out, torch.int32, (rows, k), device)
+    return out
+
+
+def check_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    dtype: torch.dtype,
+    shape: tuple[int | None, ...],
+    device: torch.device | None = None,
+) -> None:
+    """Check a tensor argument; its last dimension must be dense, None in ``shape`` is any size.
+
+    Raises:
+        InputError: A wrong dtype, shape, device or stride.
+    """
+    if tensor.dtype != dtype:
+        raise InputError(f"dtype of {name}", value=tensor.dtype, limit=f"must be {dtype}")
+    matches = [want is None or want == have for want, have in zip(shape, tensor.shape, strict=False)]
+    if tensor.dim() != len(shape) or not all(matches):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise InputError(f"shape of {name}", value=tuple(tensor.shape), limit=f"must be [{wanted}]")
+    if device is not None and tensor.device != device:
+        raise InputError(f"device of {name}", value=str(tensor.device), limit=f"must be {device}")
+    if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+        raise InputError(f"strides of {name}", value=tensor.stride(), limit="the last dimension must be dense")
