@@ -71,8 +71,8 @@ class Fabric(Protocol):
         """Return a ``SymmetricBuffer``.  Collective; may raise on some ranks only."""
         ...
 
-    def all_gather(self, output: torch.Tensor, input: torch.Tensor) -> None:
-        """Gather ``input`` [...] of every rank into ``output`` [W, ...].  Stream-ordered, capturable."""
+    def all_gather(self, output: torch.Tensor, contribution: torch.Tensor) -> None:
+        """Gather ``contribution`` [...] of every rank into ``output`` [W, ...].  Stream-ordered, capturable."""
         ...
 
     def synchronize(self) -> None:

@@ -16,6 +16,8 @@ Once an error is recorded, nothing is written to a peer any more: a rank that
 gave up must not overwrite memory that a slow peer may still read.
 """
 
+from typing import Any
+
 import triton
 import triton.language as tl
 
@@ -38,14 +40,14 @@ NEGATIVE_INFINITY_BITS = tl.constexpr(-8388608)  # 0xFF800000, -inf as fp32
 
 
 @triton.jit
-def slot_offset(epoch, slot_words, slots: tl.constexpr):
+def slot_offset(epoch: Any, slot_words: Any, slots: tl.constexpr) -> Any:
     """Offset of the inbox slot that holds an epoch, in words of int32."""
     slot = epoch & (slots - 1)
     return slot * slot_words
 
 
 @triton.jit
-def poll(flag, target, max_polls):
+def poll(flag: Any, target: Any, max_polls: Any) -> Any:
     """Read a local flag until it reaches a target, at most ``max_polls`` times.
 
     Returns the last value read.  The acquire covers the whole program.
@@ -60,7 +62,7 @@ def poll(flag, target, max_polls):
 
 
 @triton.jit(do_not_specialize=["max_polls"])
-def wait_writable(acknowledged, state, max_polls):
+def wait_writable(acknowledged: Any, state: Any, max_polls: Any) -> None:
     """Wait until every peer has acknowledged the previous epoch.  Grid (W,), one program per peer."""
     peer = tl.program_id(0)
     # Another program of this launch may be recording its error: the read is atomic.
@@ -74,16 +76,16 @@ def wait_writable(acknowledged, state, max_polls):
 
 @triton.jit(do_not_specialize=["width", "scores_stride", "indices_stride"])
 def pack(
-    scores,
-    local_indices,
-    row_starts,
-    destination,
-    state,
-    width,
-    scores_stride,
-    indices_stride,
-    row_words,
-    slot_words,
+    scores: Any,
+    local_indices: Any,
+    row_starts: Any,
+    destination: Any,
+    state: Any,
+    width: Any,
+    scores_stride: Any,
+    indices_stride: Any,
+    row_words: Any,
+    slot_words: Any,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     interleave: tl.constexpr,
@@ -91,7 +93,7 @@ def pack(
     slots: tl.constexpr,
     has_row_starts: tl.constexpr,
     block: tl.constexpr,
-):
+) -> None:
     """Write this rank's candidates as pairs (fp32 bits, global id).  Grid (rows, tiles of ``block``).
 
     ``destination`` points at this rank's slice of row 0; a row's slices are
@@ -122,17 +124,17 @@ def pack(
 
 @triton.jit
 def push(
-    inbox,
-    peer_addresses,
-    state,
-    slot_words,
+    inbox: Any,
+    peer_addresses: Any,
+    state: Any,
+    slot_words: Any,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     local_candidates: tl.constexpr,
     slots: tl.constexpr,
     inbox_offset: tl.constexpr,
     block: tl.constexpr,
-):
+) -> None:
     """Copy this rank's slice into every peer's inbox.  Grid (rows, tiles of ``block`` words, W - 1)."""
     if not has_failed(state):
         row = tl.program_id(0).to(tl.int64)
@@ -147,14 +149,14 @@ def push(
 
 @triton.jit(do_not_specialize=["rows"])
 def publish(
-    peer_addresses,
-    state,
-    rows,
+    peer_addresses: Any,
+    state: Any,
+    rows: Any,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     published_offset: tl.constexpr,
     rows_offset: tl.constexpr,
-):
+) -> None:
     """Tell one peer the number of rows, then release the epoch to it.  Grid (W,), own rank included."""
     if not has_failed(state):
         epoch = current_epoch(state)
@@ -167,7 +169,7 @@ def publish(
 
 
 @triton.jit(do_not_specialize=["rows", "max_polls"])
-def wait(published, published_rows, state, rows, max_polls, world_size: tl.constexpr):
+def wait(published: Any, published_rows: Any, state: Any, rows: Any, max_polls: Any, world_size: tl.constexpr) -> None:
     """Wait for one source's epoch and compare its number of rows.  Grid (W,), one program per source."""
     source = tl.program_id(0)
     failure = tl.atomic_add(state + ERROR_KIND, tl.cast(0, tl.int64), sem="relaxed", scope="gpu")
@@ -184,13 +186,13 @@ def wait(published, published_rows, state, rows, max_polls, world_size: tl.const
 
 @triton.jit
 def complete(
-    peer_addresses,
-    state,
+    peer_addresses: Any,
+    state: Any,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     acknowledged_offset: tl.constexpr,
     acknowledges: tl.constexpr,
-):
+) -> None:
     """Acknowledge the epoch to every rank, then advance the own counter.  Grid (1,).
 
     A kernel of its own, and the last one: all earlier kernels of the exchange

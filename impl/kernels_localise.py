@@ -1,29 +1,31 @@
 """Localisation: the owned ids of a global selection, as local or physical positions."""
 
+from typing import Any
+
 import triton
 import triton.language as tl
 
 
 @triton.jit(do_not_specialize=["k", "ids_stride", "output_stride", "table_stride", "block_size", "block_stride"])
 def localise(
-    global_ids,
-    output,
-    counts,
-    block_table,
-    requests,
-    k,
-    ids_stride,
-    output_stride,
-    table_stride,
-    block_size,
-    block_stride,
+    global_ids: Any,
+    output: Any,
+    counts: Any,
+    block_table: Any,
+    requests: Any,
+    k: Any,
+    ids_stride: Any,
+    output_stride: Any,
+    table_stride: Any,
+    block_size: Any,
+    block_stride: Any,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     interleave: tl.constexpr,
     has_table: tl.constexpr,
     has_requests: tl.constexpr,
     tile: tl.constexpr,
-):
+) -> None:
     """Pack the local positions of owned ids to the front, in input order.  Grid (rows,).
 
     Tiles run one after another with a running count, so the order does not

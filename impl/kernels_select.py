@@ -14,6 +14,8 @@ and their applications, 1968): each tile is sorted the other way round, so the
 lane-wise maximum with the best so far holds the best of both and is bitonic.
 """
 
+from typing import Any
+
 import triton
 import triton.language as tl
 
@@ -30,7 +32,7 @@ WORD_MASK = tl.constexpr(0xFFFFFFFF)
 
 
 @triton.jit
-def score_word(bits, nan: tl.constexpr, zero: tl.constexpr):
+def score_word(bits: Any, nan: tl.constexpr, zero: tl.constexpr) -> Any:
     """Order-preserving image of fp32 bits (int32) as an int64 within 0..2^32-1."""
     wide = bits.to(tl.int64)
     word = tl.where(wide < 0, ~wide & WORD_MASK, wide + 0x80000000)
@@ -43,7 +45,7 @@ def score_word(bits, nan: tl.constexpr, zero: tl.constexpr):
 
 
 @triton.jit
-def exchange_lanes(keys, falling, size: tl.constexpr, distance: tl.constexpr):
+def exchange_lanes(keys: Any, falling: Any, size: tl.constexpr, distance: tl.constexpr) -> Any:
     """Order the keys of each pair of lanes that lie ``distance`` apart."""
     pairs = tl.reshape(keys, [size // (2 * distance), 2, distance])
     # The sum of a pair less the own key is the other key, also when the sum wraps.
@@ -53,7 +55,7 @@ def exchange_lanes(keys, falling, size: tl.constexpr, distance: tl.constexpr):
 
 
 @triton.jit
-def merge_runs(keys, falling, size: tl.constexpr, stage: tl.constexpr):
+def merge_runs(keys: Any, falling: Any, size: tl.constexpr, stage: tl.constexpr) -> Any:
     """Sort each bitonic run of 2^stage keys, falling where ``falling`` holds."""
     for step in tl.static_range(stage):
         keys = exchange_lanes(keys, falling, size, 1 << (stage - 1 - step))
@@ -61,7 +63,7 @@ def merge_runs(keys, falling, size: tl.constexpr, stage: tl.constexpr):
 
 
 @triton.jit
-def sort_rising(keys, size: tl.constexpr, stages: tl.constexpr):
+def sort_rising(keys: Any, size: tl.constexpr, stages: tl.constexpr) -> Any:
     """Sort 2^stages keys, smallest first."""
     for stage in tl.static_range(1, stages + 1):
         # Bit ``stages`` of a lane is never set: the last stage rises everywhere.
@@ -71,17 +73,17 @@ def sort_rising(keys, size: tl.constexpr, stages: tl.constexpr):
 
 @triton.jit
 def read_keys(
-    candidates,
-    row,
-    index,
-    count,
-    source_candidates,
-    source_words,
-    row_words,
+    candidates: Any,
+    row: Any,
+    index: Any,
+    count: Any,
+    source_candidates: Any,
+    source_words: Any,
+    row_words: Any,
     from_peers: tl.constexpr,
     nan: tl.constexpr,
     zero: tl.constexpr,
-):
+) -> Any:
     """Keys of candidates ``index`` of a row; padding beyond ``count`` and for negative ids."""
     inside = index < count
     source = (index // source_candidates).to(tl.int64)
@@ -99,16 +101,16 @@ def read_keys(
 
 @triton.jit(do_not_specialize=["count", "source_candidates", "source_words", "row_words", "output_stride", "k"])
 def select(
-    candidates,
-    output,
-    state,
-    count,
-    source_candidates,
-    source_words,
-    row_words,
-    slot_words,
-    output_stride,
-    k,
+    candidates: Any,
+    output: Any,
+    state: Any,
+    count: Any,
+    source_candidates: Any,
+    source_words: Any,
+    row_words: Any,
+    slot_words: Any,
+    output_stride: Any,
+    k: Any,
     from_peers: tl.constexpr,
     slots: tl.constexpr,
     has_state: tl.constexpr,
@@ -116,7 +118,7 @@ def select(
     zero: tl.constexpr,
     size: tl.constexpr,
     stages: tl.constexpr,
-):
+) -> None:
     """Write the ids of the k best candidates of each row, best first, -1 in unused slots.  Grid (rows,).
 
     Candidate i of a row comes from source ``i // source_candidates``.  With

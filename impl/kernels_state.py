@@ -9,6 +9,8 @@ Epochs and flags are int64 and compared by half range, which stays right when
 the counter wraps around.
 """
 
+from typing import Any
+
 import triton
 import triton.language as tl
 
@@ -29,25 +31,25 @@ LARGEST_ID = tl.constexpr(2**31 - 1)
 
 
 @triton.jit
-def current_epoch(state):
+def current_epoch(state: Any) -> Any:
     """Number of the exchange that is running."""
     return tl.load(state + EPOCH) + 1
 
 
 @triton.jit
-def has_failed(state):
+def has_failed(state: Any) -> Any:
     """Whether an earlier kernel recorded an error."""
     return tl.load(state + ERROR_KIND) != NO_ERROR
 
 
 @triton.jit
-def reached(flag, target):
+def reached(flag: Any, target: Any) -> Any:
     """Whether a flag is at or past a target, in wrapping int64."""
     return flag - target >= 0
 
 
 @triton.jit
-def record_error(state, kind, peer, epoch, observed):
+def record_error(state: Any, kind: Any, peer: Any, epoch: Any, observed: Any) -> None:
     """Write the error record unless there is one: the first error wins.
 
     The exchange decides who writes the other words; they are read by later
@@ -63,7 +65,9 @@ def record_error(state, kind, peer, epoch, observed):
 
 
 @triton.jit
-def initialise(state, flags, first_epoch, state_words: tl.constexpr, flag_words: tl.constexpr, block: tl.constexpr):
+def initialise(
+    state: Any, flags: Any, first_epoch: Any, state_words: tl.constexpr, flag_words: tl.constexpr, block: tl.constexpr
+) -> None:
     """Set every flag and the epoch counter to ``first_epoch``, and clear the error record.
 
     Grid (1,).  Runs before any peer may write, see ``Workspace.create``.

@@ -91,7 +91,7 @@ def _check_table(table: BlockTable, rows: int, device: torch.device) -> None:
     if table.requests is not None:
         check_tensor("requests", table.requests, torch.int32, (rows,), device)
     elif table.blocks.shape[0] != rows:
-        raise InputError("requests of blocks", value=table.blocks.shape[0], limit=f"must be one for each of {rows} rows")
+        raise InputError("requests of blocks", value=table.blocks.shape[0], limit=f"must be {rows}, one per row")
 
 
 def _launch(

@@ -50,7 +50,8 @@ def select_candidates(
         https://github.com/vllm-project/vllm/pull/50366 for the rank-major form.
     """
     check_name("layout", layout, ("row-major", "rank-major"))
-    check_tensor("candidates", candidates, torch.int32, (None, None, 2) if layout == "row-major" else (None,) * 3 + (2,))
+    leading = 2 if layout == "row-major" else 3
+    check_tensor("candidates", candidates, torch.int32, (None,) * leading + (2,))
     if not candidates.is_contiguous():
         raise InputError("candidates", value=candidates.stride(), limit="must be contiguous")
     sources = 1 if layout == "row-major" else candidates.shape[0]

@@ -63,9 +63,7 @@ class Workspace:
         self._failed = False
 
     @classmethod
-    def create(
-        cls, fabric: Fabric, geometry: Geometry | Exception, *, max_polls: int = DEFAULT_MAX_POLLS
-    ) -> Workspace:
+    def create(cls, fabric: Fabric, geometry: Geometry | Exception, *, max_polls: int = DEFAULT_MAX_POLLS) -> Workspace:
         """Create the workspaces of all ranks together.
 
         Collective: every rank calls it, also a rank that failed to make a
@@ -83,13 +81,12 @@ class Workspace:
         agreed = agree(fabric, geometry)
         buffer = _rendezvous(fabric, agreed)
         # No peer may write before the flags of every rank are initialised: this gather is that barrier.
-        workspace = require(
+        return require(
             fabric,
             "initialisation of the workspace",
             lambda: cls._initialised(fabric, agreed, max_polls, buffer),
             remedy="free device memory, or correct the arguments, on the ranks named",
         )
-        return workspace
 
     @classmethod
     def _initialised(
@@ -181,7 +178,7 @@ class Workspace:
             epoch=epoch,
             flag=flag,
             limit=f"it must reach exchange {epoch} within {self.max_polls} polls",
-            remedy=f"see whether rank {subject} still runs and merges as often as the others; max_polls is the patience",
+            remedy=f"see whether rank {subject} still runs and merges as often; max_polls is the patience",
         )
 
     def close(self) -> None:

@@ -84,9 +84,9 @@ class LockstepFabric:
             raise RuntimeError("no peer access")
         return Buffer(local, torch.tensor(addresses, dtype=torch.int64))
 
-    def all_gather(self, output: torch.Tensor, input: torch.Tensor) -> None:
+    def all_gather(self, output: torch.Tensor, contribution: torch.Tensor) -> None:
         """Queue the gather behind all ranks' ``pack``."""
-        self.world.inputs[self.rank] = input
+        self.world.inputs[self.rank] = contribution
         self.world.queue.append(("all_gather", lambda: self._gather(output)))
 
     def _gather(self, output: torch.Tensor) -> None:
@@ -129,9 +129,7 @@ def merge_in_lockstep(
     world: World = workspaces[0].fabric.world  # type: ignore[attr-defined]
     with queued(world):
         outputs = [
-            merge_topk(workspace, *arguments[rank])
-            for rank, workspace in enumerate(workspaces)
-            if rank not in skipped
+            merge_topk(workspace, *arguments[rank]) for rank, workspace in enumerate(workspaces) if rank not in skipped
         ]
     drain(world)
     return outputs
