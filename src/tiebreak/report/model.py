@@ -8,6 +8,7 @@ removed, not when one is added.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -142,3 +143,12 @@ def decode_report(text: bytes) -> Report:
 def schema() -> dict[str, Any]:
     """State the JSON Schema of ``report.json``."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
+
+
+def encode_schema() -> bytes:
+    """Encode the schema as the text of ``report.schema.json``; ``python -m tiebreak.report.model`` writes it."""
+    return msgspec.json.format(msgspec.json.encode(schema()), indent=2) + b"\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("report.schema.json").write_bytes(encode_schema())

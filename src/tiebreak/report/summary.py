@@ -1,0 +1,85 @@
+"""The tables that a run ends with in the terminal.
+
+Commands and schedules are printed without wrapping or markup, so that they can
+be pasted back.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tiebreak.report.model import Cell, Failure, MutantResult, Report
+
+_STYLES = {"passed": "green", "failed": "bold red", "not applicable": "dim"}
+
+
+def print_summary(report: Report, console: Console) -> None:
+    """Print every failure, the table of properties, that of mutants, and the verdict."""
+    for cell in report.cells:
+        for failure in cell.failures:
+            _print_failure(failure, console)
+    if report.cells:
+        console.print(_property_table(report.cells))
+    if report.mutants:
+        console.print(_mutant_table(report.mutants))
+        for mutant in report.mutants:
+            if mutant.killed:
+                _print_plain(f"{mutant.name}: {mutant.replay}", console)
+    console.print(Text(verdict(report), style="green" if report.exit_status == 0 else "bold red"))
+
+
+def verdict(report: Report) -> str:
+    """The outcome of a run in one line."""
+    failed = sum(cell.result == "failed" for cell in report.cells)
+    ran = sum(cell.result != "not applicable" for cell in report.cells)
+    executions = sum(cell.executions for cell in report.cells)
+    parts = [f"{failed} of {ran} checks failed" if failed else f"{ran} checks passed"]
+    parts.append(f"{executions:,} executions in {report.seconds:.0f} s")
+    if report.mutants:
+        parts.append(f"{sum(mutant.killed for mutant in report.mutants)} of {len(report.mutants)} mutants killed")
+    return f"{', '.join(parts)}; exit status {report.exit_status}"
+
+
+def _property_table(cells: tuple[Cell, ...]) -> Table:
+    table = Table(title="Properties", title_justify="left")
+    for name in ("Property", "Backend"):
+        table.add_column(name, overflow="fold")
+    for name in ("Executions", "Inputs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("Result", no_wrap=True)
+    previous = ""
+    for cell in cells:
+        if previous and cell.property != previous:
+            table.add_section()
+        name = "" if cell.property == previous else cell.property
+        counts = (f"{cell.executions:,}", f"{cell.inputs:,}")
+        result = Text(cell.result, style=_STYLES[cell.result])
+        table.add_row(Text(name), Text(cell.backend), *counts, result)
+        previous = cell.property
+    return table
+
+
+def _mutant_table(mutants: tuple[MutantResult, ...]) -> Table:
+    table = Table(title="Mutants", title_justify="left")
+    for name in ("Mutant", "Rule broken", "Killed by"):
+        table.add_column(name, overflow="fold")
+    for mutant in mutants:
+        killer = Text(mutant.property, style="green") if mutant.killed else Text("survived", style="bold red")
+        table.add_row(Text(mutant.name), Text(mutant.rule), killer)
+    return table
+
+
+def _print_failure(failure: Failure, console: Console) -> None:
+    console.print(Text(f"{failure.property} failed on {failure.backend}", style="bold red"))
+    _print_plain(failure.message, console)
+    if failure.schedule:
+        _print_plain(f"schedule: {failure.schedule}", console)
+    if failure.table:
+        _print_plain(failure.table, console)
+    _print_plain(f"replay: {failure.replay}\n", console)
+
+
+def _print_plain(text: str, console: Console) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
