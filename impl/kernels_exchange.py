@@ -16,8 +16,6 @@ Once an error is recorded, nothing is written to a peer any more: a rank that
 gave up must not overwrite memory that a slow peer may still read.
 """
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -40,14 +38,14 @@ NEGATIVE_INFINITY_BITS = tl.constexpr(-8388608)  # 0xFF800000, -inf as fp32
 
 
 @triton.jit
-def slot_offset(epoch: Any, slot_words: Any, slots: tl.constexpr) -> Any:
+def slot_offset(epoch: tl.tensor, slot_words: tl.tensor, slots: tl.constexpr) -> tl.tensor:
     """Offset of the inbox slot that holds an epoch, in words of int32."""
     slot = epoch & (slots - 1)
     return slot * slot_words
 
 
 @triton.jit
-def poll(flag: Any, target: Any, max_polls: Any) -> Any:
+def poll(flag: tl.tensor, target: tl.tensor, max_polls: tl.tensor) -> tl.tensor:
     """Read a local flag until it reaches a target, at most ``max_polls`` times.
 
     Returns the last value read.  The acquire covers the whole program.
@@ -62,7 +60,7 @@ def poll(flag: Any, target: Any, max_polls: Any) -> Any:
 
 
 @triton.jit(do_not_specialize=["max_polls"])
-def wait_writable(acknowledged: Any, state: Any, max_polls: Any) -> None:
+def wait_writable(acknowledged: tl.tensor, state: tl.tensor, max_polls: tl.tensor) -> None:
     """Wait until every peer has acknowledged the previous epoch.  Grid (W,), one program per peer."""
     peer = tl.program_id(0)
     # Another program of this launch may be recording its error: the read is atomic.
@@ -76,16 +74,16 @@ def wait_writable(acknowledged: Any, state: Any, max_polls: Any) -> None:
 
 @triton.jit(do_not_specialize=["width", "scores_stride", "indices_stride"])
 def pack(
-    scores: Any,
-    local_indices: Any,
-    row_starts: Any,
-    destination: Any,
-    state: Any,
-    width: Any,
-    scores_stride: Any,
-    indices_stride: Any,
-    row_words: Any,
-    slot_words: Any,
+    scores: tl.tensor,
+    local_indices: tl.tensor,
+    row_starts: tl.tensor,
+    destination: tl.tensor,
+    state: tl.tensor,
+    width: tl.tensor,
+    scores_stride: tl.tensor,
+    indices_stride: tl.tensor,
+    row_words: tl.tensor,
+    slot_words: tl.tensor,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     interleave: tl.constexpr,
@@ -124,10 +122,10 @@ def pack(
 
 @triton.jit
 def push(
-    inbox: Any,
-    peer_addresses: Any,
-    state: Any,
-    slot_words: Any,
+    inbox: tl.tensor,
+    peer_addresses: tl.tensor,
+    state: tl.tensor,
+    slot_words: tl.tensor,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     local_candidates: tl.constexpr,
@@ -149,9 +147,9 @@ def push(
 
 @triton.jit(do_not_specialize=["rows"])
 def publish(
-    peer_addresses: Any,
-    state: Any,
-    rows: Any,
+    peer_addresses: tl.tensor,
+    state: tl.tensor,
+    rows: tl.tensor,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     published_offset: tl.constexpr,
@@ -169,7 +167,14 @@ def publish(
 
 
 @triton.jit(do_not_specialize=["rows", "max_polls"])
-def wait(published: Any, published_rows: Any, state: Any, rows: Any, max_polls: Any, world_size: tl.constexpr) -> None:
+def wait(
+    published: tl.tensor,
+    published_rows: tl.tensor,
+    state: tl.tensor,
+    rows: tl.tensor,
+    max_polls: tl.tensor,
+    world_size: tl.constexpr,
+) -> None:
     """Wait for one source's epoch and compare its number of rows.  Grid (W,), one program per source."""
     source = tl.program_id(0)
     failure = tl.atomic_add(state + ERROR_KIND, tl.cast(0, tl.int64), sem="relaxed", scope="gpu")
@@ -186,8 +191,8 @@ def wait(published: Any, published_rows: Any, state: Any, rows: Any, max_polls: 
 
 @triton.jit
 def complete(
-    peer_addresses: Any,
-    state: Any,
+    peer_addresses: tl.tensor,
+    state: tl.tensor,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     acknowledged_offset: tl.constexpr,

@@ -1,24 +1,22 @@
 """Localisation: the owned ids of a global selection, as local or physical positions."""
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
 
 @triton.jit(do_not_specialize=["k", "ids_stride", "output_stride", "table_stride", "block_size", "block_stride"])
 def localise(
-    global_ids: Any,
-    output: Any,
-    counts: Any,
-    block_table: Any,
-    requests: Any,
-    k: Any,
-    ids_stride: Any,
-    output_stride: Any,
-    table_stride: Any,
-    block_size: Any,
-    block_stride: Any,
+    global_ids: tl.tensor,
+    output: tl.tensor,
+    counts: tl.tensor,
+    block_table: tl.tensor,
+    requests: tl.tensor,
+    k: tl.tensor,
+    ids_stride: tl.tensor,
+    output_stride: tl.tensor,
+    table_stride: tl.tensor,
+    block_size: tl.tensor,
+    block_stride: tl.tensor,
     world_size: tl.constexpr,
     rank: tl.constexpr,
     interleave: tl.constexpr,

@@ -14,8 +14,6 @@ and their applications, 1968): each tile is sorted the other way round, so the
 lane-wise maximum with the best so far holds the best of both and is bitonic.
 """
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -32,7 +30,7 @@ WORD_MASK = tl.constexpr(0xFFFFFFFF)
 
 
 @triton.jit
-def score_word(bits: Any, nan: tl.constexpr, zero: tl.constexpr) -> Any:
+def score_word(bits: tl.tensor, nan: tl.constexpr, zero: tl.constexpr) -> tl.tensor:
     """Order-preserving image of fp32 bits (int32) as an int64 within 0..2^32-1."""
     wide = bits.to(tl.int64)
     word = tl.where(wide < 0, ~wide & WORD_MASK, wide + 0x80000000)
@@ -45,7 +43,7 @@ def score_word(bits: Any, nan: tl.constexpr, zero: tl.constexpr) -> Any:
 
 
 @triton.jit
-def exchange_lanes(keys: Any, falling: Any, size: tl.constexpr, distance: tl.constexpr) -> Any:
+def exchange_lanes(keys: tl.tensor, falling: tl.tensor, size: tl.constexpr, distance: tl.constexpr) -> tl.tensor:
     """Order the keys of each pair of lanes that lie ``distance`` apart."""
     pairs = tl.reshape(keys, [size // (2 * distance), 2, distance])
     # The sum of a pair less the own key is the other key, also when the sum wraps.
@@ -55,7 +53,7 @@ def exchange_lanes(keys: Any, falling: Any, size: tl.constexpr, distance: tl.con
 
 
 @triton.jit
-def merge_runs(keys: Any, falling: Any, size: tl.constexpr, stage: tl.constexpr) -> Any:
+def merge_runs(keys: tl.tensor, falling: tl.tensor, size: tl.constexpr, stage: tl.constexpr) -> tl.tensor:
     """Sort each bitonic run of 2^stage keys, falling where ``falling`` holds."""
     for step in tl.static_range(stage):
         keys = exchange_lanes(keys, falling, size, 1 << (stage - 1 - step))
@@ -63,7 +61,7 @@ def merge_runs(keys: Any, falling: Any, size: tl.constexpr, stage: tl.constexpr)
 
 
 @triton.jit
-def sort_rising(keys: Any, size: tl.constexpr, stages: tl.constexpr) -> Any:
+def sort_rising(keys: tl.tensor, size: tl.constexpr, stages: tl.constexpr) -> tl.tensor:
     """Sort 2^stages keys, smallest first."""
     for stage in tl.static_range(1, stages + 1):
         # Bit ``stages`` of a lane is never set: the last stage rises everywhere.
@@ -73,17 +71,17 @@ def sort_rising(keys: Any, size: tl.constexpr, stages: tl.constexpr) -> Any:
 
 @triton.jit
 def read_keys(
-    candidates: Any,
-    row: Any,
-    index: Any,
-    count: Any,
-    source_candidates: Any,
-    source_words: Any,
-    row_words: Any,
+    candidates: tl.tensor,
+    row: tl.tensor,
+    index: tl.tensor,
+    count: tl.tensor,
+    source_candidates: tl.tensor,
+    source_words: tl.tensor,
+    row_words: tl.tensor,
     from_peers: tl.constexpr,
     nan: tl.constexpr,
     zero: tl.constexpr,
-) -> Any:
+) -> tl.tensor:
     """Keys of candidates ``index`` of a row; padding beyond ``count`` and for negative ids."""
     inside = index < count
     source = (index // source_candidates).to(tl.int64)
@@ -101,16 +99,16 @@ def read_keys(
 
 @triton.jit(do_not_specialize=["count", "source_candidates", "source_words", "row_words", "output_stride", "k"])
 def select(
-    candidates: Any,
-    output: Any,
-    state: Any,
-    count: Any,
-    source_candidates: Any,
-    source_words: Any,
-    row_words: Any,
-    slot_words: Any,
-    output_stride: Any,
-    k: Any,
+    candidates: tl.tensor,
+    output: tl.tensor,
+    state: tl.tensor,
+    count: tl.tensor,
+    source_candidates: tl.tensor,
+    source_words: tl.tensor,
+    row_words: tl.tensor,
+    slot_words: tl.tensor,
+    output_stride: tl.tensor,
+    k: tl.tensor,
     from_peers: tl.constexpr,
     slots: tl.constexpr,
     has_state: tl.constexpr,

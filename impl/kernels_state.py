@@ -9,8 +9,6 @@ Epochs and flags are int64 and compared by half range, which stays right when
 the counter wraps around.
 """
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -31,25 +29,25 @@ LARGEST_ID = tl.constexpr(2**31 - 1)
 
 
 @triton.jit
-def current_epoch(state: Any) -> Any:
+def current_epoch(state: tl.tensor) -> tl.tensor:
     """Number of the exchange that is running."""
     return tl.load(state + EPOCH) + 1
 
 
 @triton.jit
-def has_failed(state: Any) -> Any:
+def has_failed(state: tl.tensor) -> tl.tensor:
     """Whether an earlier kernel recorded an error."""
     return tl.load(state + ERROR_KIND) != NO_ERROR
 
 
 @triton.jit
-def reached(flag: Any, target: Any) -> Any:
+def reached(flag: tl.tensor, target: tl.tensor) -> tl.tensor:
     """Whether a flag is at or past a target, in wrapping int64."""
     return flag - target >= 0
 
 
 @triton.jit
-def record_error(state: Any, kind: Any, peer: Any, epoch: Any, observed: Any) -> None:
+def record_error(state: tl.tensor, kind: tl.tensor, peer: tl.tensor, epoch: tl.tensor, observed: tl.tensor) -> None:
     """Write the error record unless there is one: the first error wins.
 
     The exchange decides who writes the other words; they are read by later
@@ -66,7 +64,12 @@ def record_error(state: Any, kind: Any, peer: Any, epoch: Any, observed: Any) ->
 
 @triton.jit
 def initialise(
-    state: Any, flags: Any, first_epoch: Any, state_words: tl.constexpr, flag_words: tl.constexpr, block: tl.constexpr
+    state: tl.tensor,
+    flags: tl.tensor,
+    first_epoch: tl.tensor,
+    state_words: tl.constexpr,
+    flag_words: tl.constexpr,
+    block: tl.constexpr,
 ) -> None:
     """Set every flag and the epoch counter to ``first_epoch``, and clear the error record.
 

@@ -1,0 +1,189 @@
+"""Compiles every kernel to PTX and machine code, without a GPU.
+
+``python -m tiebreak.codegen`` prints what each kernel costs on each
+architecture; ``--ptx DIR`` keeps the PTX.  Kernels must be decorated for
+compilation, so the environment variable TRITON_INTERPRET must not be set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from rich.console import Console
+from rich.table import Table
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from .errors import InputError, MissingBackendError, TiebreakError
+from .impl import kernels_exchange, kernels_localise, kernels_select, kernels_state
+
+ARCHITECTURES = (90, 100, 121)
+"""Compute capabilities: H200, B200, GB10."""
+
+INTEGER, ADDRESSES = "i32", "*i64"
+_FIXED = {"world_size": 8, "rank": 3, "interleave": 64, "local_candidates": 2048, "slots": 2}
+_EXCHANGE = {"published_offset": 0, "rows_offset": 256, "acknowledged_offset": 512, "inbox_offset": 768}
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """One kernel with compile-time values.
+
+    Attributes:
+        name: Printed name.
+        kernel: The decorated kernel.
+        types: Types of the arguments that are not integers or compile-time values.
+        values: Compile-time values.
+        warps: Warps per CTA.
+    """
+
+    name: str
+    kernel: Any
+    types: dict[str, str]
+    values: dict[str, Any]
+    warps: int = 4
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the compiler made of a specimen.
+
+    Attributes:
+        name: Name of the specimen.
+        architecture: Compute capability.
+        ptx: PTX text.
+        registers: Registers per thread.
+        shared: Shared memory in bytes.
+        spilled: Local memory in bytes, which spilled registers take.
+    """
+
+    name: str
+    architecture: int
+    ptx: str
+    registers: int
+    shared: int
+    spilled: int
+
+
+def specimens() -> Iterator[Specimen]:
+    """Yield every kernel as the host code launches it, for 8 ranks and K = 2048."""
+    state = {"state": ADDRESSES, "peer_addresses": ADDRESSES}
+    yield Specimen(
+        "initialise", kernels_state.initialise, {"state": ADDRESSES, "flags": ADDRESSES},
+        {"state_words": 8, "flag_words": 96, "block": 128}, 1,
+    )  # fmt: skip
+    yield Specimen("wait_writable", kernels_exchange.wait_writable, {**state, "acknowledged": ADDRESSES}, {}, 1)
+    pointers = {"scores": "*fp32", "local_indices": "*i32", "row_starts": "*i32", "destination": "*i32"}
+    for starts in (False, True):
+        name = "pack+row_starts" if starts else "pack"
+        values = {**_FIXED, "has_row_starts": starts, "block": 1024}
+        yield Specimen(name, kernels_exchange.pack, {**state, **pointers}, values)
+    yield Specimen("push", kernels_exchange.push, {**state, "inbox": "*i32"}, {**_FIXED, **_EXCHANGE, "block": 1024})
+    yield Specimen("publish", kernels_exchange.publish, state, {**_FIXED, **_EXCHANGE}, 1)
+    flags = {"published": ADDRESSES, "published_rows": ADDRESSES}
+    yield Specimen("wait", kernels_exchange.wait, {**state, **flags}, _FIXED, 1)
+    for acknowledges in (False, True):
+        name = "complete+acknowledge" if acknowledges else "complete"
+        values = {**_FIXED, **_EXCHANGE, "acknowledges": acknowledges}
+        yield Specimen(name, kernels_exchange.complete, state, values, 1)
+    for size, from_peers in ((512, False), (512, True), (2048, False)):
+        name = f"select-{size}{'+peers' if from_peers else ''}"
+        types = {**state, "candidates": ADDRESSES if from_peers else "*i32", "output": "*i32"}
+        values = {"from_peers": from_peers, "slots": 1 if from_peers else 2, "has_state": not from_peers, "nan": 0}
+        values |= {"zero": 0, "size": size, "stages": size.bit_length() - 1}
+        yield Specimen(name, kernels_select.select, types, values, 4 if size < 2048 else 8)
+    for table in (False, True):
+        name = "localise+table" if table else "localise"
+        types = dict.fromkeys(("global_ids", "output", "counts", "block_table", "requests"), "*i32")
+        values = {**_FIXED, "has_table": table, "has_requests": table, "tile": 1024}
+        yield Specimen(name, kernels_localise.localise, types, values)
+
+
+def compile_specimen(specimen: Specimen, architecture: int) -> Compiled:
+    """Compile one kernel for one architecture.
+
+    Raises:
+        MissingBackendError: The kernels were decorated for the interpreter.
+    """
+    kernel = specimen.kernel
+    if not isinstance(kernel, JITFunction):
+        raise MissingBackendError(
+            "the Triton compiler", limit="TRITON_INTERPRET is set", remedy="unset it before triton is imported"
+        )
+    constants = {name: value for name, value in specimen.values.items() if name in kernel.arg_names}
+    signature = {
+        name: "constexpr" if name in constants else specimen.types.get(name, INTEGER) for name in kernel.arg_names
+    }
+    aligned = {
+        (place,): [["tt.divisibility", 16]] for place, kind in enumerate(signature.values()) if kind.startswith("*")
+    }
+    binary = triton.compile(
+        ASTSource(kernel, signature, constexprs=constants, attrs=aligned),
+        target=GPUTarget("cuda", architecture, 32),
+        options={"num_warps": specimen.warps},
+    )
+    registers, spilled = _resources(binary.asm["cubin"])
+    return Compiled(
+        specimen.name, architecture, str(binary.asm["ptx"]), registers, int(binary.metadata.shared), spilled
+    )
+
+
+def _resources(cubin: bytes) -> tuple[int, int]:
+    """Return registers per thread and bytes of local memory of the kernel in a cubin."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        command = [triton.knobs.nvidia.cuobjdump.path, "--dump-resource-usage", str(path)]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    found = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", text)}
+    return found["REG"], found["STACK"] + found["LOCAL"]
+
+
+def compile_all(architectures: Sequence[int]) -> Iterator[Compiled]:
+    """Compile every kernel for every architecture."""
+    for specimen in specimens():
+        for architecture in architectures:
+            yield compile_specimen(specimen, architecture)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compile, print a table, and keep the PTX if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m tiebreak.codegen", description="Compile every kernel, no GPU.")
+    parser.add_argument("--architectures", default=",".join(map(str, ARCHITECTURES)), help="compute capabilities")
+    parser.add_argument("--ptx", type=Path, help="folder for the PTX, one file per kernel and architecture")
+    options = parser.parse_args(arguments)
+    try:
+        architectures = [_parse_architecture(text) for text in options.architectures.split(",")]
+        table = Table("kernel", "sm", "registers", "shared bytes", "spilled bytes", "PTX bytes")
+        for compiled in compile_all(architectures):
+            costs = (compiled.registers, compiled.shared, compiled.spilled, len(compiled.ptx))
+            table.add_row(compiled.name, str(compiled.architecture), *(str(cost) for cost in costs))
+            if options.ptx is not None:
+                options.ptx.mkdir(parents=True, exist_ok=True)
+                Path(options.ptx, f"{compiled.name}.sm_{compiled.architecture}.ptx").write_text(compiled.ptx)
+    except TiebreakError as error:
+        Console(stderr=True).print(f"error: {error}", markup=False)
+        return 2
+    Console().print(table)
+    return 0
+
+
+def _parse_architecture(text: str) -> int:
+    """Return one compute capability, such as 90."""
+    if not text.isdecimal() or int(text) < 90:
+        raise InputError("architecture", value=text, limit="must be a compute capability of at least 90")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
