@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from tiebreak.spec.selection import select
 from tiebreak.target.adapters import ADAPTERS, torch_topk
 from tiebreak.target.examples import target_inputs
 from tiebreak.target.loading import Target, load_target
+from tiebreak.target.record import target_cell
 from tiebreak.target.reduction import reduce_input
 from tiebreak.target.search import TargetFinding, replay_target, verify_target
 from tiebreak.target.tokens import TargetInput, decode_input, encode_input
@@ -156,6 +158,22 @@ def test_token_of_a_finding_replays_it() -> None:
     assert report.finding is not None
     assert report.finding.message == finding.message
     assert replay_target(exact("ieee"), decode_input(finding.token), Contract.SET, "ieee").finding is None
+
+
+def test_cell_of_a_finding_carries_a_replay_command() -> None:
+    report = verify_target(torch_topk, Contract.SET, "torch", seed=1, captured=TINY)
+    cell = target_cell("torch:topk", Contract.SET, "torch", report, 1.5)
+    assert (cell.property, cell.backend, cell.result, cell.inputs) == ("set", "torch:topk", "failed", report.inputs)
+    words = shlex.split(cell.failures[0].replay)
+    assert words[:4] == ["tiebreak", "verify", "--target", "torch:topk"]
+    assert decode_input(words[-1]).ids.tolist() == [1, 0]
+    assert "k = 1 of [(1.0, id 1), (1.0, id 0)]" in cell.failures[0].message
+
+
+def test_cell_of_a_clean_target_has_no_failures() -> None:
+    report = verify_target(exact("ieee"), Contract.SET, max_examples=20, captured=TINY)
+    cell = target_cell("exact", Contract.SET, "ieee", report, 0.0)
+    assert (cell.result, cell.failures, cell.inputs) == ("passed", (), 23)
 
 
 def test_failure_on_captured_input_only_is_reduced() -> None:
