@@ -35,10 +35,10 @@ def verdict(report: Report) -> str:
     failed = sum(cell.result == "failed" for cell in report.cells)
     ran = sum(cell.result != "not applicable" for cell in report.cells)
     executions = sum(cell.executions for cell in report.cells)
-    parts = [f"{failed} of {ran} checks failed" if failed else f"{ran} checks passed"]
-    parts.append(f"{executions:,} executions in {report.seconds:.0f} s")
+    parts = [f"checks failed: {failed} of {ran}" if failed else f"checks passed: {ran}"]
+    parts.append(f"executions: {executions:,} in {report.seconds:.0f} s")
     if report.mutants:
-        parts.append(f"{sum(mutant.killed for mutant in report.mutants)} of {len(report.mutants)} mutants killed")
+        parts.append(f"mutants killed: {sum(mutant.killed for mutant in report.mutants)} of {len(report.mutants)}")
     return f"{', '.join(parts)}; exit status {report.exit_status}"
 
 
