@@ -17,12 +17,11 @@ import torch
 from tiebreak.errors import WorkspaceError
 
 from .agent import Pending
+from .clock import Clock
 from .device import Collective, Graph
 from .interpreter import open_session
 from .machine import Execution, Machine, Settings
 from .schedulers import Scheduler
-
-_zeros = torch.zeros
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class SymmetricBuffer:
     """Memory of the same size on every rank.
 
     Attributes:
-        local: This rank's part, uint8 [byte_count], zeroed before any peer can write it.
+        local: This rank's part, uint8 [byte_count]; poisoned, as nothing promises its content.
         peer_addresses: Address of every rank's part, own included, int64 [world size].
     """
 
@@ -40,9 +39,10 @@ class SymmetricBuffer:
 
 @dataclass
 class _Round:
-    """One host collective: what each rank contributed so far."""
+    """One host collective: what each rank contributed so far, and what it knew then."""
 
     values: dict[int, Any] = field(default_factory=dict)
+    clocks: list[Clock] = field(default_factory=list)
 
 
 class World:
@@ -76,6 +76,7 @@ class SimulatedFabric:
             world.rounds.append(_Round())
         this = world.rounds[number]
         this.values[self.rank] = value
+        this.clocks.append(self._machine.leave_host(self.rank))
         self._machine.reach(
             Pending(
                 "gather",
@@ -83,22 +84,27 @@ class SimulatedFabric:
                 waits_for=lambda: f"ranks {sorted(set(range(self.world_size)) - set(this.values))} to gather",
             )
         )
+        for clock in this.clocks:
+            self._machine.host_clocks[self.rank].join(clock)
         self._machine.record("gather")
         return [this.values[rank] for rank in range(self.world_size)]
 
     def rendezvous(self, byte_count: int) -> SymmetricBuffer:
-        """Allocate zeroed memory that every rank can address; collective.
+        """Allocate memory that every rank can address; collective.
 
         Raises:
-            WorkspaceError: This rank was told to fail, to test that nobody is left behind.
+            WorkspaceError: On every rank, when one was told to fail: no rank is left waiting.
         """
-        if self.rank in self._world.failing_rendezvous:
-            raise WorkspaceError(f"rendezvous of rank {self.rank}", limit="the simulation makes it fail")
-        local = _zeros(max(byte_count, 1), dtype=torch.uint8)
+        local = torch.empty(max(byte_count, 1), dtype=torch.uint8)
         name = f"r{self.rank}.symmetric{self._buffers}"
         self._buffers += 1
-        self._machine.memory.register(local, name=name, rank=self.rank, shared=True)
-        addresses = self.gather_objects(local.data_ptr())
+        allocation = self._machine.memory.register(local, name=name, rank=self.rank)
+        allocation.name, allocation.shared = name, True
+        fails = self.rank in self._world.failing_rendezvous
+        addresses = self.gather_objects(None if fails else local.data_ptr())
+        failed = [rank for rank, address in enumerate(addresses) if address is None]
+        if failed:
+            raise WorkspaceError("rendezvous", value=failed, limit="the simulation makes it fail on these ranks")
         return SymmetricBuffer(local, torch.tensor(addresses, dtype=torch.int64))
 
     def all_gather(self, output: torch.Tensor, input: torch.Tensor) -> None:
@@ -109,7 +115,7 @@ class SimulatedFabric:
             parts = [given.clone() for _, given in payloads]
             for rank, (target, _) in enumerate(payloads):
                 target.copy_(torch.stack(parts).reshape(target.shape))
-                memory.register(target, name=f"r{rank}.gathered", rank=rank).shadow.initialised[:] = True
+                memory.register(target, name=f"r{rank}.gathered", rank=rank).initialise(target)
 
         self._machine.enqueue(self.rank, self._machine.current_stream[self.rank], Collective("all-gather", (output, input), finish))
 
@@ -134,6 +140,7 @@ class SimulatedFabric:
         """Overwrite device memory from the host, between launches that have finished."""
         self.synchronize()
         target.copy_(values)
+        self._machine.memory.register(target, name=f"r{self.rank}.written", rank=self.rank).initialise(target)
 
     @contextlib.contextmanager
     def capture(self) -> Iterator[Graph]:

@@ -244,10 +244,15 @@ class Machine:
         if device.capturing is not None:
             device.capturing.work.append(work)
             return
-        host = self.host_clocks[rank]
-        device.stream(stream).queue.append(Entry(work, host.copy()))
-        host.tick(self._component(rank, -1, 0))
+        device.stream(stream).queue.append(Entry(work, self.leave_host(rank)))
         self.record(f"launch {work.kernel if isinstance(work, Launch) else work.name}")
+
+    def leave_host(self, rank: int) -> Clock:
+        """Return what the host of ``rank`` knows now; what it does next is not part of it."""
+        clock = self.host_clocks[rank]
+        known = clock.copy()
+        clock.tick(self._component(rank, -1, 0))
+        return known
 
     def wait_for_device(self, rank: int) -> None:
         """Block the host until its device is idle; it then knows all that ran there."""

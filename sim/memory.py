@@ -45,6 +45,13 @@ class Allocation:
     shadow: Shadow
     owner: Any
 
+    def initialise(self, tensor: torch.Tensor) -> None:
+        """Count the memory of a contiguous view as written."""
+        start = tensor.data_ptr() - self.base
+        offsets = np.arange(start, start + tensor.numel() * tensor.element_size(), tensor.element_size())
+        granules, _ = self.shadow.granules(offsets, tensor.element_size())
+        self.shadow.initialised[granules] = True
+
     def place(self, address: int) -> str:
         """Return the printed form of an address in this allocation."""
         return f"{self.name}+{address - self.base}"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiebreak.errors import InputError, ReplayError
-from tiebreak.sim.fabric import SimulatedFabric, simulate
+from tiebreak.sim.fabric import SimulatedFabric, SymmetricBuffer, simulate
 from tiebreak.sim.machine import Execution, Machine, Settings
 from tiebreak.sim.schedulers import Scheduler
 from tiebreak.sim.schedulers.depth_first import DepthFirst
@@ -30,6 +30,12 @@ def append(log, cursor, value):
     base = cursor.to(tl.pointer_type(tl.int64))
     place = tl.atomic_add(base, 1, sem="acq_rel", scope="sys")
     tl.store(log.to(tl.pointer_type(tl.int64)) + place, value)
+
+
+@triton.jit
+def append_to(log, cursor, value):
+    """Append a value to a log of this device."""
+    tl.store(log + tl.atomic_add(cursor, 1, sem="acq_rel", scope="gpu"), value)
 
 
 @triton.jit
@@ -77,15 +83,34 @@ def last_signals_first(address, programs):
         pass
 
 
+def zeroed(fabric: SimulatedFabric, byte_count: int) -> SymmetricBuffer:
+    """Return symmetric memory that every rank has zeroed before any peer can write."""
+    buffer = fabric.rendezvous(byte_count)
+    fabric.write(buffer.local, torch.zeros_like(buffer.local))
+    fabric.gather_objects("zeroed")
+    return buffer
+
+
 def race_to_append(fabric: SimulatedFabric) -> list[int]:
     """Append own rank twice to the log of rank 0."""
-    buffer = fabric.rendezvous(256)
+    buffer = zeroed(fabric, 256)
     base = int(buffer.peer_addresses[0])
     for value in (fabric.rank, 10 + fabric.rank):
         append[(1,)](base + 64, base, value)
     fabric.synchronize()
     fabric.gather_objects(None)
     return buffer.local[64 : 64 + 8 * 2 * fabric.world_size].view(torch.int64).tolist()
+
+
+def append_from_two_streams(fabric: SimulatedFabric) -> list[int]:
+    """Append two values from each of two streams to one log."""
+    log, cursor = torch.zeros(4, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    for stream in (0, 1):
+        with fabric.stream(stream):
+            for value in (10 * stream, 10 * stream + 1):
+                append_to[(1,)](log, cursor, value)
+    fabric.synchronize()
+    return log.tolist()
 
 
 def execute(hosts: list[Host], schedule: str | Scheduler = "default", settings: Settings | None = None) -> Execution:
@@ -121,11 +146,11 @@ def test_depth_first_search_reaches_every_order_of_appends_and_ends() -> None:
     search = DepthFirst(preemptions=4, executions=5000)
     orders = set()
     while search.begin():
-        execution = simulate([race_to_append] * 2, search, Settings(data_points=False))
+        execution = simulate([append_from_two_streams], search)
         assert found(execution) == []
         orders.add(tuple(execution.results[0]))
     assert search.complete
-    # Two appends of each rank in their own order: 4 choose 2 interleavings.
+    # Two appends of each stream in their own order: 4 choose 2 interleavings.
     assert len(orders) == 6
 
 
@@ -213,7 +238,7 @@ def test_a_collective_that_one_rank_skips_is_a_deadlock_that_names_it() -> None:
 
 def test_a_flag_that_nobody_sets_is_a_deadlock_that_names_the_wait() -> None:
     def host(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(64)
+        buffer = zeroed(fabric, 64)
         if fabric.rank == 0:
             set_flag[(1,)](int(buffer.peer_addresses[1]), 2)
         else:
@@ -229,7 +254,7 @@ def test_a_flag_that_nobody_sets_is_a_deadlock_that_names_the_wait() -> None:
 
 def test_a_cycle_of_changing_flags_is_a_livelock() -> None:
     def host(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(64)
+        buffer = zeroed(fabric, 64)
         chase[(1,)](int(buffer.peer_addresses[0]), fabric.rank, 1 - fabric.rank)
         fabric.synchronize()
 
@@ -238,7 +263,7 @@ def test_a_cycle_of_changing_flags_is_a_livelock() -> None:
 
 def test_a_program_that_only_takes_long_exhausts_its_budget() -> None:
     def host(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(8 * 300)
+        buffer = zeroed(fabric, 8 * 300)
         for index in range(200):
             set_flag[(1,)](int(buffer.peer_addresses[0]) + 8 * index, index)
         fabric.synchronize()
@@ -250,7 +275,7 @@ def test_a_program_that_only_takes_long_exhausts_its_budget() -> None:
 @pytest.mark.parametrize(("residency", "expected"), [(4, []), (3, ["deadlock"])])
 def test_programs_that_wait_for_one_that_cannot_start_are_a_deadlock(residency: int, expected: list[str]) -> None:
     def host(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(64)
+        buffer = zeroed(fabric, 64)
         last_signals_first[(4,)](int(buffer.peer_addresses[0]), 4)
         fabric.synchronize()
 
@@ -281,7 +306,7 @@ def test_impossible_machines_are_refused(bad: dict[str, Any]) -> None:
 
 def test_the_table_has_a_column_per_rank_and_folds_spins() -> None:
     def host(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(64)
+        buffer = zeroed(fabric, 64)
         address = int(buffer.peer_addresses[1])
         if fabric.rank == 0:
             set_flag[(1,)](address, 1)

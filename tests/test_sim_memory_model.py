@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tiebreak.sim.fabric import SimulatedFabric, simulate
+from tiebreak.sim.fabric import SimulatedFabric, SymmetricBuffer, simulate
 from tiebreak.sim.machine import Execution, Settings
 from tiebreak.sim.schedulers.registry import make_scheduler
 
@@ -92,6 +92,14 @@ def count(counter, SCOPE: tl.constexpr):
     tl.atomic_add(counter, 1, sem="relaxed", scope=SCOPE)
 
 
+def zeroed(fabric: SimulatedFabric, byte_count: int) -> SymmetricBuffer:
+    """Return symmetric memory that every rank has zeroed before any peer can write."""
+    buffer = fabric.rendezvous(byte_count)
+    fabric.write(buffer.local, torch.zeros_like(buffer.local))
+    fabric.gather_objects("zeroed")
+    return buffer
+
+
 def pass_message(
     *,
     send_order: str = "release",
@@ -103,12 +111,12 @@ def pass_message(
     """Return host programs that pass one tile from rank 0 to rank 1."""
 
     def sender(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(DATA + 4 * LANES)
+        buffer = zeroed(fabric, DATA + 4 * LANES)
         send[(1,)](buffer.peer_addresses, 0, 1, send_order, send_scope, barrier, LANES)
         fabric.synchronize()
 
     def receiver(fabric: SimulatedFabric) -> list[int]:
-        buffer = fabric.rendezvous(DATA + 4 * LANES)
+        buffer = zeroed(fabric, DATA + 4 * LANES)
         out = torch.empty(LANES, dtype=torch.int32)
         receive[(1,)](buffer.local.data_ptr(), out, receive_order, receive_scope, LANES)
         fabric.synchronize()
@@ -167,7 +175,7 @@ def test_an_acquire_with_unused_result_reaches_the_others_only_across_a_barrier(
     hosts = pass_message()
 
     def receiver(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(DATA + 4 * LANES)
+        buffer = zeroed(fabric, DATA + 4 * LANES)
         out = torch.empty(LANES, dtype=torch.int32)
         receive_unused[(1,)](buffer.local.data_ptr(), out, barrier, LANES)
         fabric.synchronize()
@@ -181,19 +189,19 @@ def test_a_third_rank_keeps_the_chain_by_read_modify_write_and_breaks_it_by_a_st
     plain: bool, expected: list[str]
 ) -> None:
     def sender(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(DATA + 4 * LANES)
+        buffer = zeroed(fabric, DATA + 4 * LANES)
         send[(1,)](buffer.peer_addresses, 0, 1, "release", "sys", True, LANES)
         fabric.synchronize()
 
     def receiver(fabric: SimulatedFabric) -> list[int]:
-        buffer = fabric.rendezvous(DATA + 4 * LANES)
+        buffer = zeroed(fabric, DATA + 4 * LANES)
         out = torch.empty(LANES, dtype=torch.int32)
         receive_second[(1,)](buffer.local.data_ptr(), out, LANES)
         fabric.synchronize()
         return out.tolist()
 
     def third(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(DATA + 4 * LANES)
+        buffer = zeroed(fabric, DATA + 4 * LANES)
         touch_flag[(1,)](buffer.peer_addresses, 1, plain)
         fabric.synchronize()
 
@@ -230,7 +238,7 @@ def test_launches_of_one_stream_are_ordered_and_of_two_streams_are_not() -> None
 @pytest.mark.parametrize(("scope", "expected"), [("sys", []), ("gpu", ["race"])])
 def test_atomics_of_two_ranks_need_system_scope(scope: str, expected: list[str]) -> None:
     def host(fabric: SimulatedFabric) -> None:
-        buffer = fabric.rendezvous(64)
+        buffer = zeroed(fabric, 64)
         count_at[(1,)](int(buffer.peer_addresses[0]), scope)
         fabric.synchronize()
 

@@ -1,0 +1,85 @@
+"""The command line: ``tiebreak verify`` and ``tiebreak replay``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tiebreak.environment import prepare_interpreter
+from tiebreak.errors import TiebreakError
+
+prepare_interpreter()
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Verify the exact, deterministic global top-K across GPUs on simulated ranks.",
+)
+
+EXIT_CLEAN, EXIT_VIOLATION, EXIT_MISUSE = 0, 1, 2
+
+
+@app.command()
+def verify(
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run of well under a minute.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="A long run: every shape drawn many times.")] = False,
+    ranks: Annotated[list[int] | None, typer.Option(help="World size; repeatable. Default: 2, 3 and 4.")] = None,
+    backend: Annotated[list[str] | None, typer.Option(help="Backend; repeatable. Default: spec and sim.")] = None,
+    preset: Annotated[str, typer.Option(help="Order preset: ieee, torch, vllm-cutedsl or vllm-triton.")] = "ieee",
+    seed: Annotated[int, typer.Option(help="Seed of every input and schedule.", min=0)] = 0,
+    input: Annotated[Path | None, typer.Option(help="Captured scores or candidates, .npz or .safetensors.")] = None,
+    target: Annotated[str | None, typer.Option(help="module:attribute of a selector (scores, ids, k) -> ids.")] = None,
+    contract: Annotated[str, typer.Option(help="What the target promises: values, set or order.")] = "order",
+    replay_input: Annotated[str | None, typer.Option(help="Run the target on this one input.")] = None,
+    mutants: Annotated[bool, typer.Option("--mutants", help="Also require every seeded bug to be caught.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Property to run; repeatable. Default: all.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes. Default: one per core.", min=1)] = None,
+    report: Annotated[Path | None, typer.Option(help="Folder for report.json, index.html and junit.xml.")] = None,
+) -> None:
+    """Run the properties over the backends; exit 0 clean, 1 violation, 2 misuse."""
+    from tiebreak.verify.job import Request, run_request
+
+    request = Request(
+        quick=quick,
+        deep=deep,
+        ranks=tuple(ranks or ()),
+        backends=tuple(backend or ()),
+        preset=preset,
+        seed=seed,
+        input=input,
+        target=target,
+        contract=contract,
+        replay_input=replay_input,
+        mutants=mutants,
+        only=tuple(only or ()),
+        workers=workers,
+        report=report,
+    )
+    raise typer.Exit(run_request(request, Console()))
+
+
+@app.command()
+def replay(
+    scenario: Annotated[str, typer.Argument(help="Scenario, as a failure printed it.")],
+    schedule: Annotated[str, typer.Option(help="Schedule, as a failure printed it, or another strategy.")] = "default",
+    backend: Annotated[str, typer.Option(help="Backend that failed.")] = "sim:alternating",
+    mutant: Annotated[str, typer.Option(help="Name of the seeded bug to put in.")] = "",
+) -> None:
+    """Run one scenario under one schedule; exit 1 if it breaks a property again."""
+    from tiebreak.verify.job import replay_scenario
+
+    raise typer.Exit(replay_scenario(scenario, schedule, backend, mutant, Console()))
+
+
+def main() -> None:
+    """Run the command line; errors of the user's making exit with 2."""
+    try:
+        app()
+    except TiebreakError as error:
+        print(f"tiebreak: {error}", file=sys.stderr)
+        sys.exit(EXIT_MISUSE)

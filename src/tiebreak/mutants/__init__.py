@@ -1,0 +1,1 @@
+"""Named mutants: one protocol or selection rule broken each, and the scenario that must notice."""

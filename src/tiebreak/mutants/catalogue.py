@@ -1,0 +1,185 @@
+"""The mutants, by name.
+
+Protocol mutants break one line of the exchange; order mutants break one line
+of packing or selection.  Each names the public mistake that it repeats.
+"""
+
+from __future__ import annotations
+
+from tiebreak.verify.scenario import Scenario
+
+from .loader import Edit
+from .mutant import Mutant
+
+_ALTERNATING = Scenario(rows=1, k=2, local=2, length=6, epochs=3)
+_ACKNOWLEDGED = Scenario(discipline="acknowledged", rows=1, k=2, local=2, length=6, epochs=3)
+_GRAPH = Scenario(mode="graph", rows=1, k=2, local=2, length=6, epochs=3, kind="random")
+
+_FIRST_POLL = 'observed = tl.atomic_add(flag, tl.cast(0, tl.int64), sem="{}", scope="{}")\n    remaining = '
+_NEXT_POLL = 'observed = tl.atomic_add(flag, tl.cast(0, tl.int64), sem="{}", scope="{}")\n        remaining -= '
+_PUBLISH = 'tl.atomic_xchg(published + rank, epoch, sem="{}", scope="{}")'
+_ACKNOWLEDGE = 'tl.atomic_xchg(acknowledged.to(tl.pointer_type(tl.int64)) + rank, epoch, sem="{}", scope="{}")'
+
+
+def _exchange(old: str, new: str) -> Edit:
+    return Edit("kernels_exchange", old, new)
+
+
+def _poll_as(order: str, scope: str) -> tuple[Edit, ...]:
+    return tuple(
+        _exchange(text.format("acquire", "sys"), text.format(order, scope)) for text in (_FIRST_POLL, _NEXT_POLL)
+    )
+
+
+_PROTOCOL = (
+    Mutant(
+        name="no-wait-before-overwrite",
+        rule="a slot is overwritten only after its reader acknowledged it",
+        source="https://github.com/ROCm/aiter/pull/4082",
+        edits=(_exchange("target = current_epoch(state) - 1", "target = current_epoch(state) - 1000"),),
+        scenario=_ACKNOWLEDGED,
+    ),
+    Mutant(
+        name="acknowledged-one-too-early",
+        rule="the acknowledgement awaited is that of the epoch before this one",
+        source="https://github.com/deepseek-ai/DeepEP/pull/660",
+        edits=(_exchange("target = current_epoch(state) - 1", "target = current_epoch(state) - 2"),),
+        scenario=_ACKNOWLEDGED,
+    ),
+    Mutant(
+        name="relaxed-publish",
+        rule="publishing an epoch is a release",
+        source="https://github.com/vllm-project/vllm/issues/8404",
+        edits=(_exchange(_PUBLISH.format("release", "sys"), _PUBLISH.format("relaxed", "sys")),),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="relaxed-wait",
+        rule="waiting for an epoch is an acquire",
+        source="https://github.com/NVIDIA/nvshmem/issues/75",
+        edits=_poll_as("relaxed", "sys"),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="relaxed-acknowledge",
+        rule="acknowledging an epoch is a release",
+        source="https://github.com/pytorch/pytorch/pull/158523",
+        edits=(_exchange(_ACKNOWLEDGE.format("release", "sys"), _ACKNOWLEDGE.format("relaxed", "sys")),),
+        scenario=_ACKNOWLEDGED,
+    ),
+    Mutant(
+        name="gpu-scope-publish",
+        rule="a flag for another GPU is written at system scope",
+        source="https://github.com/ROCm/iris/issues/462",
+        edits=(_exchange(_PUBLISH.format("release", "sys"), _PUBLISH.format("release", "gpu")),),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="gpu-scope-wait",
+        rule="a flag from another GPU is read at system scope",
+        source="https://github.com/ROCm/aiter/pull/4786",
+        edits=_poll_as("acquire", "gpu"),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="equality-wait",
+        rule="a wait ends at its epoch or any later one",
+        source="https://github.com/vllm-project/vllm/issues/8404",
+        edits=(Edit("kernels_state", "return flag - target >= 0", "return flag - target == 0"),),
+        scenario=_ALTERNATING,
+        schedules=("default", "random:0", "random:1", "pct:0:1:3", "pct:1:1:3", "pct:2:1:6", "random:2", "random:3"),
+    ),
+    Mutant(
+        name="plain-comparison-at-wrap",
+        rule="epochs are compared by half range, so that they survive the turn-over",
+        source="https://github.com/NVIDIA/nccl/issues/2352",
+        edits=(Edit("kernels_state", "return flag - target >= 0", "return flag >= target"),),
+        scenario=Scenario(rows=1, k=2, local=2, length=6, epochs=4, epoch=2**63 - 3),
+    ),
+    Mutant(
+        name="counter-advanced-by-a-reader",
+        rule="the epoch counter advances after every program of the exchange has read it",
+        source="https://github.com/microsoft/mscclpp/pull/875",
+        edits=(
+            _exchange(
+                "base = tl.load(peer_addresses + tl.program_id(0))",
+                "base = tl.load(peer_addresses + tl.program_id(0))\n"
+                "        if tl.program_id(0) == 0:\n            tl.store(state + EPOCH, epoch)",
+            ),
+        ),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="row-counts-in-one-slot",
+        rule="what a fast peer publishes for the next epoch does not overwrite what is being checked for this one",
+        source="https://github.com/vllm-project/vllm/pull/25892",
+        edits=(
+            _exchange("row_counts + (epoch & 1) * world_size + rank", "row_counts + rank"),
+            _exchange("published_rows + (epoch & 1) * world_size + source", "published_rows + source"),
+        ),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="stale-rows-of-a-shorter-peer",
+        rule="a peer with another number of rows ends the exchange in an error",
+        source="https://github.com/vllm-project/vllm/pull/47348",
+        edits=(_exchange("if peer_rows != rows:", "if peer_rows < 0:"),),
+        scenario=Scenario(rows=2, k=2, local=2, length=6, epochs=2, fault="fewer-rows"),
+    ),
+)
+
+_ORDER = (
+    Mutant(
+        name="id-through-fp32",
+        rule="ids are carried bit for bit",
+        source="https://github.com/vllm-project/vllm/pull/55961",
+        edits=(
+            _exchange(
+                "tl.where(usable, global_id, -1).to(tl.int32)",
+                "tl.where(usable, global_id, -1).to(tl.float32).to(tl.int32)",
+            ),
+        ),
+        scenario=Scenario(interleave=2**24, rows=1, length=8, kind="equal", epochs=1, k=8, local=8),
+        properties=("exact-order",),
+    ),
+    Mutant(
+        name="padding-scores-zero",
+        rule="padding loses against every valid candidate",
+        source="https://github.com/ROCm/aiter/pull/5123",
+        edits=(
+            _exchange("tl.constexpr(-8388608)", "tl.constexpr(0)"),
+            _exchange("tl.where(usable, global_id, -1)", "tl.where(usable, global_id, rank)"),
+        ),
+        scenario=Scenario(rows=3, k=4, local=4, length=6, kind="random", epochs=1),
+        properties=("exact-order",),
+    ),
+    Mutant(
+        name="tie-to-highest-id",
+        rule="among equal scores the lowest id wins",
+        source="https://github.com/vllm-project/vllm/pull/54955",
+        edits=(
+            Edit("kernels_select", "(LARGEST_ID - identity)", "identity"),
+            Edit("kernels_select", "LARGEST_ID - (best & LARGEST_ID)", "best & LARGEST_ID"),
+        ),
+        scenario=Scenario(rows=1, kind="equal", epochs=1),
+        properties=("exact-order",),
+    ),
+    Mutant(
+        name="nan-first",
+        rule="NaN ranks where the preset says",
+        source="https://github.com/vllm-project/vllm/issues/49896",
+        edits=(Edit("kernels_select", "WORD_MASK if nan == NAN_FIRST else 0", "WORD_MASK"),),
+        scenario=Scenario(rows=3, kind="special", epochs=2, length=12),
+        properties=("exact-order",),
+    ),
+    Mutant(
+        name="zeros-by-sign",
+        rule="both zeros tie where the preset says",
+        source="https://github.com/NVIDIA/cccl/pull/9470",
+        edits=(Edit("kernels_select", "if zero == ZERO_EQUAL:", "if zero != ZERO_EQUAL:"),),
+        scenario=Scenario(rows=3, kind="special", epochs=2, length=12),
+        properties=("exact-order",),
+    ),
+)
+
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _PROTOCOL + _ORDER}

@@ -1,0 +1,1 @@
+"""The main job: properties over backends, mutants, and the report of what was found."""

@@ -1,0 +1,132 @@
+"""Checks that need no schedule: the order, the layouts, the theorem, the model, real input.
+
+Each check yields one ``Trial`` per input; a trial without a message passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiebreak.backends import Backend
+from tiebreak.inputs.captured import default_input
+from tiebreak.spec import exchange, packing, theorem
+from tiebreak.spec.layout import Layout
+
+from .case import KINDS, Ids, Recipe, Scores, build_case
+from .families import Effort
+from .oracle import select_row
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One input of a check; ``message`` says what was wrong, empty for a pass."""
+
+    label: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A property that is checked input by input on a backend.
+
+    Attributes:
+        property: Row of the summary table.
+        meaning: The property in one sentence.
+        run: Yields the trials for a backend and an effort.
+        spec_only: Whether it concerns the spec alone.
+    """
+
+    property: str
+    meaning: str
+    run: Callable[[Backend, Effort], Iterator[Trial]]
+    spec_only: bool = False
+
+
+def check_selection(backend: Backend, effort: Effort) -> Iterator[Trial]:
+    """Compare selections of gathered candidates with the oracle, in every public arrangement."""
+    shapes = ((1, 4, 4, 3), (2, 3, 5, 7), (3, 1, 0, 2), (2, 2, 9, 40), (0, 2, 4, 4), (4, 2, 16, 16))
+    for number in range(effort.rounds):
+        for (rows, ranks, local, k), kind in ((shape, kind) for shape in shapes for kind in KINDS):
+            random = np.random.default_rng([effort.seed, number, rows, ranks, local])
+            gathered = draw_gathered(random, kind, ranks, rows, local)
+            arrangement = ("row-major", "rank-major", "peers")[(number + k) % 3]
+            label = f"{arrangement} {kind} rows={rows} ranks={ranks} local={local} k={k} seed={effort.seed},{number}"
+            given = packing.gather_row_major(list(gathered)) if arrangement == "row-major" else gathered
+            actual = backend.select(given, k, effort.preset, arrangement)
+            yield Trial(label, compare_selection(gathered, k, effort.preset, actual))
+
+
+def draw_gathered(random: np.random.Generator, kind: str, ranks: int, rows: int, local: int) -> Ids:
+    """Draw packed candidates [ranks, rows, local, 2] with padding, duplicates and ids of any size."""
+    gathered = np.empty((ranks, rows, local, 2), dtype=np.int32)
+    for rank in range(ranks):
+        gathered[rank, ..., 0] = KINDS[kind](random, (rows, local)).view(np.int32)
+    ids = random.choice([0, 1, 5, 2**24 + 1, 2**30 - 1], (ranks, rows, local)) if kind == "special" else None
+    drawn = random.integers(0, 2**30, (ranks, rows, local)) if ids is None else ids
+    gathered[..., 1] = np.where(random.random((ranks, rows, local)) < 0.2, -1, drawn)
+    return gathered
+
+
+def compare_selection(gathered: Ids, k: int, preset: str, actual: Ids) -> str:
+    """Return how a selection from packed candidates [ranks, rows, local, 2] differs from the oracle, or nothing."""
+    rows = gathered.shape[1]
+    if actual.shape != (rows, k):
+        return f"shape {actual.shape}, not {(rows, k)}"
+    for row in range(rows):
+        pairs = gathered[:, row].reshape(-1, 2)
+        expected = select_row(pairs[:, 0].view(np.uint32).tolist(), pairs[:, 1].tolist(), k, preset)
+        if actual[row].tolist() != expected:
+            return f"row {row}: expected {expected}, got {actual[row].tolist()}"
+    return ""
+
+
+def check_real_input(backend: Backend, effort: Effort) -> Iterator[Trial]:
+    """Merge captured indexer scores, whole rows sharded over the ranks."""
+    captured = default_input()
+    yield from check_scores(backend, effort, captured.scores, captured.lengths, captured.name)
+
+
+def check_scores(
+    backend: Backend, effort: Effort, scores: Scores, lengths: np.ndarray[tuple[int, ...], np.dtype[np.int32]], name: str
+) -> Iterator[Trial]:
+    """Shard given scores over the ranks, select on every backend, and compare with the whole row."""
+    k = min(256, scores.shape[1])
+    for ranks in effort.ranks:
+        recipe = Recipe(ranks=ranks, rows=scores.shape[0], k=k, local=k, length=scores.shape[1], preset=effort.preset)
+        case = build_case(recipe, scores, lengths.astype(np.int64))
+        layout = Layout(ranks, recipe.interleave)
+        packed = [packing.pack(case.scores[rank], case.local_indices[rank], rank, layout) for rank in range(ranks)]
+        gathered = packing.gather_rank_major(packed)
+        for row in range(scores.shape[0]):
+            actual = backend.select(gathered[:, row : row + 1], k, effort.preset, "rank-major")
+            wrong = "" if (actual[0] == case.expected[row]).all() else _first_difference(case.expected[row], actual[0])
+            yield Trial(f"{name} row {row} ranks={ranks} k={k}", wrong)
+
+
+def _first_difference(expected: Ids, actual: Ids) -> str:
+    slot = int(np.flatnonzero(expected != actual)[0])
+    return f"slot {slot}: expected id {expected[slot]}, got {actual[slot]}"
+
+
+def check_theorem(backend: Backend, effort: Effort) -> Iterator[Trial]:
+    """Check the end-to-end theorem exhaustively on up to 6 candidates and 3 ranks."""
+    for report in theorem.check_all():
+        message = "" if report.holds else f"{len(report.counterexamples)} counterexamples: {report.counterexamples[:1]}"
+        yield Trial(report.name, message)
+
+
+def check_model(backend: Backend, effort: Effort) -> Iterator[Trial]:
+    """Explore the exchange as a transition system, and each named variation of it."""
+    for result in exchange.check_variations():
+        yield Trial(result.name, "" if result.as_stated else result.message)
+
+
+CHECKS = (
+    Check("selection", "gathered candidates of every arrangement give the k best ids in order", check_selection),
+    Check("real-input", "captured indexer scores give the ids of the unsharded row", check_real_input),
+    Check("theorem", "k per rank suffices for ids under one total order, and for scores always", check_theorem, True),
+    Check("protocol-model", "the exchange keeps its invariants, and every named variation breaks one", check_model, True),
+)

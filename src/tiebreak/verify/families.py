@@ -1,0 +1,179 @@
+"""Families of scenarios: what ``verify`` runs on a merging backend, and for which property.
+
+Every family is a generator of (scenario, schedule) pairs in a fixed order, so
+that a larger effort extends a smaller one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from .scenario import Scenario
+
+Plan = Iterator[tuple[Scenario, str]]
+
+EPOCH_ENDS = (2**31 - 2, 2**63 - 3)
+"""Epochs close to where a 32-bit and a 64-bit signed counter turn over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much to run.
+
+    Attributes:
+        seed: Seed of all inputs and schedules.
+        preset: Order preset.
+        ranks: World sizes.
+        rounds: How often each shape is drawn anew.
+    """
+
+    seed: int = 0
+    preset: str = "ieee"
+    ranks: tuple[int, ...] = (2, 3, 4)
+    rounds: int = 1
+
+
+@dataclass(frozen=True)
+class Family:
+    """Scenarios that are judged for one property, or for all merge properties.
+
+    Attributes:
+        property: Row of the summary table; empty for the merge properties.
+        meaning: The property in one sentence.
+        plan: Generates the scenarios for a backend and an effort.
+        flags: Whether it needs device flags, so that the fallback is left out.
+        schedules: Whether it needs schedules, so that the spec is left out.
+    """
+
+    property: str
+    meaning: str
+    plan: Callable[[str, Effort], Plan]
+    flags: bool = False
+    schedules: bool = False
+
+
+def base_scenario(backend: str, **fields: object) -> Scenario:
+    """Return the default scenario of a simulated backend, with some fields changed."""
+    form = backend.partition(":")[2]
+    if form == "all-gather":
+        return Scenario(transport="all-gather", **fields)  # type: ignore[arg-type]
+    return Scenario(discipline=form or "alternating", **fields)  # type: ignore[arg-type]
+
+
+def _schedules(seed: int) -> Iterator[str]:
+    """Cycle through the strategies, each with seeds of its own."""
+    for number in itertools.count(seed):
+        yield from (f"random:{number}", f"pct:{number}:1:3", "round-robin", f"pct:{number}:1:6")
+
+
+def plan_merges(backend: str, effort: Effort) -> Plan:
+    """Small merges over world sizes, score kinds and schedules, in both lowerings."""
+    schedules = _schedules(effort.seed)
+    kinds = ("ties", "special", "plateau", "equal", "random", "neighbours")
+    lowerings = itertools.cycle(("triton-3.6", "triton-3.9"))
+    for number in range(effort.rounds):
+        for ranks, kind in itertools.product(effort.ranks, kinds):
+            rows = 1 + (number + ranks) % 3
+            scenario = base_scenario(
+                backend,
+                ranks=ranks,
+                rows=rows,
+                k=(1, 3, 4)[number % 3],
+                local=4,
+                length=(5, 12, 23)[number % 3],
+                kind=kind,
+                preset=effort.preset,
+                seed=effort.seed + number,
+                epochs=3 if ranks < 4 else 2,
+                lowering=next(lowerings),
+                starts=number % 4 == 3,
+                residency=2 if number % 5 == 4 else 132,
+            )
+            yield scenario, next(schedules)
+
+
+def plan_layouts(backend: str, effort: Effort) -> Plan:
+    """Every public world size and interleave, with empty and unequal shards."""
+    for ranks, interleave in itertools.product((1, 2, 3, 4, 8), (1, 2, 4, 64)):
+        length = min(2 * ranks * interleave + 1, 160)
+        yield (
+            base_scenario(
+                backend,
+                ranks=ranks,
+                interleave=interleave,
+                rows=2,
+                k=4,
+                local=4,
+                length=length,
+                preset=effort.preset,
+                seed=effort.seed,
+                epochs=1,
+                data_points=False,
+            ),
+            "default",
+        )
+    yield base_scenario(backend, ranks=3, rows=0, epochs=2, seed=effort.seed, preset=effort.preset), "round-robin"
+    yield base_scenario(backend, ranks=2, length=1, rows=3, seed=effort.seed, preset=effort.preset), "round-robin"
+    large = base_scenario(
+        backend, ranks=2, interleave=2**24, length=12, kind="equal", rows=1, seed=effort.seed, preset=effort.preset
+    )
+    yield large, "default"
+
+
+def plan_replays(backend: str, effort: Effort) -> Plan:
+    """One captured graph, replayed an odd and an even number of times with fresh data."""
+    schedules = _schedules(effort.seed)
+    for number, ranks, epochs in itertools.product(range(effort.rounds), effort.ranks[:2], (4, 5)):
+        scenario = base_scenario(
+            backend,
+            ranks=ranks,
+            epochs=epochs,
+            mode="graph",
+            rows=2,
+            preset=effort.preset,
+            seed=effort.seed + number,
+            data_points=False,
+        )
+        yield scenario, next(schedules)
+
+
+def plan_wraps(backend: str, effort: Effort) -> Plan:
+    """Counters that start just below the end of a signed 32-bit and 64-bit range."""
+    schedules = _schedules(effort.seed)
+    for epoch, ranks in itertools.product(EPOCH_ENDS, effort.ranks[:2]):
+        scenario = base_scenario(
+            backend, ranks=ranks, epochs=5, epoch=epoch, rows=1, k=2, local=2, length=8, preset=effort.preset
+        )
+        yield scenario, next(schedules)
+
+
+def plan_faults(backend: str, effort: Effort) -> Plan:
+    """A rank that dies, falls short, disagrees or cannot rendezvous."""
+    schedules = _schedules(effort.seed)
+    for fault in ("fewer-rows", "dead", "one-fewer", "geometry", "rendezvous"):
+        for ranks in effort.ranks[:2]:
+            for lead in range(2):
+                scenario = base_scenario(
+                    backend,
+                    ranks=ranks,
+                    fault=fault,
+                    epochs=2 + lead,
+                    rows=2,
+                    k=2,
+                    local=2,
+                    length=8,
+                    preset=effort.preset,
+                    seed=effort.seed + lead,
+                )
+                yield scenario, next(schedules)
+
+
+FAMILIES = (
+    Family("", "", plan_merges),
+    Family("public-layouts", "every world size and interleave in public use, empty shards, no rows, ids above 2^24", plan_layouts),
+    Family("graph-replay", "a captured merge replays correctly with fresh data every time", plan_replays, schedules=True),
+    Family("epoch-wrap", "counters survive the turn-over of their range", plan_wraps, flags=True, schedules=True),
+    Family("faults-named", "survivors of a fault end in the error that names it, with no ids returned", plan_faults, flags=True, schedules=True),
+)

@@ -1,0 +1,182 @@
+"""One run of ``tiebreak verify``: plan, run, print, report."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import tiebreak
+from tiebreak.backends.registry import expand_names, make_backend
+from tiebreak.errors import InputError
+from tiebreak.mutants.catalogue import MUTANTS
+from tiebreak.report.model import Cell, MutantResult, Report
+from tiebreak.report.summary import print_summary
+from tiebreak.report.writer import write_report
+from tiebreak.spec.order import resolve_preset
+
+from .captured import run_captured
+from .families import Effort
+from .judgement import judge
+from .mutation import mutated_backend, run_mutant
+from .runner import collect_cells, default_workers, plan_tasks, property_names, run_in_workers, run_task
+from .scenario import parse_scenario
+
+ROUNDS = {"quick": 1, "default": 6, "deep": 60}
+"""Rounds per effort; the default fills about two minutes on two cores."""
+
+RANKS = {"quick": (2,), "default": (2, 3, 4), "deep": (2, 3, 4, 8)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Command-line arguments of ``tiebreak verify``."""
+
+    quick: bool = False
+    deep: bool = False
+    ranks: tuple[int, ...] = ()
+    backends: tuple[str, ...] = ()
+    preset: str = "ieee"
+    seed: int = 0
+    input: Path | None = None
+    target: str | None = None
+    contract: str = "order"
+    replay_input: str | None = None
+    mutants: bool = False
+    only: tuple[str, ...] = ()
+    workers: int | None = None
+    report: Path | None = None
+
+    @property
+    def level(self) -> str:
+        """Name of the effort: ``quick``, ``default`` or ``deep``.
+
+        Raises:
+            InputError: Both ``--quick`` and ``--deep`` were given.
+        """
+        if self.quick and self.deep:
+            raise InputError("--quick with --deep", limit="they exclude each other", remedy="leave one out")
+        return "quick" if self.quick else "deep" if self.deep else "default"
+
+    def effort(self) -> Effort:
+        """Return the effort that the arguments ask for.
+
+        Raises:
+            InputError: A world size is outside 1 to 16.
+        """
+        for ranks in self.ranks:
+            if not 1 <= ranks <= 16:
+                raise InputError("--ranks", value=ranks, limit="from 1 to 16 ranks", remedy="choose a size in that range")
+        return Effort(
+            seed=self.seed,
+            preset=resolve_preset(self.preset).name,
+            ranks=self.ranks or RANKS[self.level],
+            rounds=ROUNDS[self.level],
+        )
+
+
+def run_request(request: Request, console: Console) -> int:
+    """Run a request, print its tables and write its report; return the exit status.
+
+    Raises:
+        TiebreakError: The request cannot be run.
+    """
+    if request.target is not None:
+        from .targets import run_target_request
+
+        return run_target_request(request, console)
+    started, begun = datetime.datetime.now(datetime.UTC), time.monotonic()
+    effort = request.effort()
+    backends = expand_names(request.backends or ("spec", "sim"))
+    cells, inputs = _run_properties(request, effort, backends, console)
+    mutants = _run_mutants(request, console) if request.mutants else []
+    clean = all(cell.result != "failed" for cell in cells) and all(mutant.killed for mutant in mutants)
+    report = Report(
+        tiebreak_version=tiebreak.__version__,
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - begun, 3),
+        arguments=tuple(sys.argv[1:]),
+        versions=package_versions(),
+        seed=request.seed,
+        preset=effort.preset,
+        ranks=effort.ranks,
+        cells=tuple(cells),
+        mutants=tuple(mutants),
+        inputs=tuple(inputs),
+        exit_status=0 if clean else 1,
+    )
+    print_summary(report, console)
+    if request.report is not None:
+        write_report(report, request.report)
+    return report.exit_status
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    versions = {"python": platform.python_version()}
+    for name in ("numpy", "torch", "triton", "hypothesis"):
+        versions[name] = importlib.metadata.version(name)
+    return versions
+
+
+def _run_properties(
+    request: Request, effort: Effort, backends: Sequence[str], console: Console
+) -> tuple[list[Cell], list[str]]:
+    unknown = [name for name in request.only if name not in property_names()]
+    if unknown:
+        raise InputError(
+            "--only", value=unknown[0], limit=f"properties are {', '.join(property_names())}", remedy="name one of them"
+        )
+    if request.input is not None:
+        return run_captured(request.input, effort, [make_backend(name) for name in backends])
+    tasks = plan_tasks(backends, effort, request.only)
+    workers = request.workers or default_workers()
+    with _progress(console) as progress:
+        bar = progress.add_task("properties", total=len(tasks))
+        results = list(run_in_workers(run_task, tasks, workers, lambda: progress.advance(bar)))
+    from tiebreak.inputs.captured import default_input
+
+    return collect_cells(results, backends, request.only), ["drawn scenarios", str(default_input())]
+
+
+def _run_mutants(request: Request, console: Console) -> list[MutantResult]:
+    workers = request.workers or default_workers()
+    with _progress(console) as progress:
+        bar = progress.add_task("mutants", total=len(MUTANTS))
+        results = list(run_in_workers(run_mutant, list(MUTANTS), workers, lambda: progress.advance(bar)))
+    order = list(MUTANTS)
+    return sorted(results, key=lambda result: order.index(result.name))
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console)
+
+
+def replay_scenario(text: str, schedule: str, backend: str, mutant: str, console: Console) -> int:
+    """Run one scenario under one schedule, print what happened, return 1 if it broke a property.
+
+    Raises:
+        TiebreakError: The scenario, schedule, backend or mutant is malformed or unknown.
+    """
+    scenario = parse_scenario(text)
+    if mutant and mutant not in MUTANTS:
+        raise InputError("mutant", value=mutant, limit=f"mutants are {', '.join(MUTANTS)}", remedy="name one of them")
+    runner = mutated_backend(MUTANTS[mutant]) if mutant else make_backend(backend)
+    outcome = runner.run(scenario, schedule)
+    if outcome.table:
+        console.print(outcome.table, markup=False, highlight=False, soft_wrap=True)
+    findings = judge(scenario, outcome)
+    for finding in findings:
+        console.print(f"{finding.property}: {finding.message}", markup=False, highlight=False, soft_wrap=True)
+    if not findings:
+        console.print(f"no property broken in {outcome.steps} steps")
+    return 1 if findings else 0

@@ -1,0 +1,211 @@
+"""Runs families, checks and mutants in worker processes, and collects their cells."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tiebreak.backends import Outcome
+from tiebreak.backends.registry import make_backend
+from tiebreak.backends.simulated import SimulatedBackend
+from tiebreak.report.model import Cell, Failure
+
+from .checks import CHECKS, Check, Trial
+from .command import replay_command
+from .families import FAMILIES, Effort, Family
+from .judgement import MERGE_PROPERTIES, Finding, judge
+from .scenario import Scenario
+from .shrinking import Failing, Shrinker
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+
+CHUNK = 6
+"""Scenarios per task: enough to pay for the hand-over, few enough to share out evenly."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work for a worker: some scenarios of a family, or one check."""
+
+    backend: str
+    family: int = -1
+    check: int = -1
+    effort: Effort = field(default_factory=Effort)
+    jobs: tuple[tuple[Scenario, str], ...] = ()
+
+
+@dataclass
+class TaskResult:
+    """What a task found: executions, inputs and failures by property."""
+
+    backend: str
+    executions: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, set[str]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def count(self, properties: Iterable[str], label: str) -> None:
+        """Count one execution of an input for each property."""
+        for name in properties:
+            self.executions[name] = self.executions.get(name, 0) + 1
+            self.inputs.setdefault(name, set()).add(label)
+
+
+def plan_tasks(backends: Sequence[str], effort: Effort, only: Sequence[str] = ()) -> list[Task]:
+    """Return all tasks of a run, or those that say something about the properties ``only``."""
+    tasks: list[Task] = []
+    for backend in backends:
+        for index, check in enumerate(CHECKS):
+            wanted = not only or check.property in only
+            if wanted and (backend == "spec" or not check.spec_only):
+                tasks.append(Task(backend, check=index, effort=effort))
+        for index, family in enumerate(FAMILIES):
+            names = [family.property] if family.property else list(MERGE_PROPERTIES)
+            if applies(family, backend) and (not only or any(name in only for name in names)):
+                jobs = list(family.plan(backend, effort))
+                chunks = [tuple(jobs[start : start + CHUNK]) for start in range(0, len(jobs), CHUNK)]
+                tasks.extend(Task(backend, family=index, effort=effort, jobs=chunk) for chunk in chunks)
+    return tasks
+
+
+def applies(family: Family, backend: str) -> bool:
+    """Tell whether a family says anything about a backend."""
+    if backend == "spec":
+        return not (family.schedules or family.flags)
+    return not (family.flags and backend == "sim:all-gather")
+
+
+def run_task(task: Task) -> TaskResult:
+    """Run one task in this process."""
+    started = time.monotonic()
+    result = TaskResult(task.backend)
+    if task.check >= 0:
+        _run_check(CHECKS[task.check], task, result)
+    else:
+        _run_family(FAMILIES[task.family], task, result)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _run_check(check: Check, task: Task, result: TaskResult) -> None:
+    backend = make_backend(task.backend)
+    for trial in check.run(backend, task.effort):
+        result.count([check.property], trial.label)
+        if trial.message:
+            result.failures.append(_check_failure(check, task, trial))
+            return
+
+
+def _check_failure(check: Check, task: Task, trial: Trial) -> Failure:
+    effort = task.effort
+    ranks = " ".join(f"--ranks {rank}" for rank in effort.ranks)
+    command = f"tiebreak verify --backend {task.backend} --only {check.property} --preset {effort.preset} --seed {effort.seed} {ranks}"
+    return Failure(
+        property=check.property,
+        backend=task.backend,
+        message=f"{trial.label}: {trial.message}",
+        schedule="",
+        table="",
+        replay=command,
+    )
+
+
+def _run_family(family: Family, task: Task, result: TaskResult) -> None:
+    backend = make_backend(task.backend)
+    properties = [family.property] if family.property else list(MERGE_PROPERTIES)
+    for scenario, schedule in task.jobs:
+        outcome = backend.run(scenario, schedule)
+        result.count(properties, scenario.text())
+        findings = judge(scenario, outcome)
+        if findings:
+            result.failures.append(_explain(family, task.backend, backend, scenario, schedule, outcome, findings[0]))
+            return
+
+
+def _explain(
+    family: Family,
+    name: str,
+    backend: object,
+    scenario: Scenario,
+    schedule: str,
+    outcome: Outcome,
+    finding: Finding,
+) -> Failure:
+    """Shrink a failing execution and describe it."""
+    failing = Failing(scenario, outcome, finding)
+    if isinstance(backend, SimulatedBackend):
+        failing = Shrinker(backend).shrink(failing, schedule)
+    message = failing.finding.message
+    return Failure(
+        property=family.property or failing.finding.property,
+        backend=name,
+        message=f"{failing.finding.property}: {message}" if family.property else message,
+        schedule=failing.outcome.schedule,
+        table=failing.outcome.table,
+        replay=replay_command(failing.scenario, failing.outcome.schedule, name),
+    )
+
+
+def run_in_workers(
+    work: Callable[[Given], Result], given: Sequence[Given], workers: int, progress: Callable[[], None]
+) -> Iterator[Result]:
+    """Run ``work`` on every item in worker processes; yield results as they come."""
+    if workers == 1:
+        for item in given:
+            yield work(item)
+            progress()
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        futures = [pool.submit(work, item) for item in given]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+                progress()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def default_workers() -> int:
+    """Return the number of worker processes: one per core that this process may use."""
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def collect_cells(results: Sequence[TaskResult], backends: Sequence[str], only: Sequence[str]) -> list[Cell]:
+    """Merge task results into one cell per property and backend, in table order."""
+    cells = []
+    for name in property_names():
+        if only and name not in only:
+            continue
+        for backend in backends:
+            cells.append(_collect(name, backend, [result for result in results if result.backend == backend]))
+    return cells
+
+
+def property_names() -> list[str]:
+    """Return all properties in table order."""
+    merge = list(MERGE_PROPERTIES)
+    return [check.property for check in CHECKS] + merge + [family.property for family in FAMILIES if family.property]
+
+
+def _collect(name: str, backend: str, results: Sequence[TaskResult]) -> Cell:
+    executions = sum(result.executions.get(name, 0) for result in results)
+    inputs = set().union(*(result.inputs.get(name, set()) for result in results)) if results else set()
+    failures = tuple(failure for result in results for failure in result.failures if failure.property == name)
+    seconds = sum(result.seconds for result in results if name in result.executions)
+    outcome = "failed" if failures else "passed" if executions else "not applicable"
+    return Cell(
+        property=name,
+        backend=backend,
+        executions=executions,
+        inputs=len(inputs),
+        result=outcome,  # type: ignore[arg-type]
+        seconds=round(seconds, 3),
+        failures=failures,
+    )

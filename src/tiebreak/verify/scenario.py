@@ -1,0 +1,92 @@
+"""Scenarios: one merge problem on simulated ranks, as one line of text.
+
+A scenario names everything about an execution but the schedule, so that a
+scenario and a schedule replay it exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from tiebreak.errors import InputError
+
+from .case import Recipe
+
+TRANSPORTS = ("symmetric", "all-gather")
+DISCIPLINES = ("alternating", "acknowledged")
+MODES = ("eager", "graph")
+FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario(Recipe):
+    """A recipe and how to run it.
+
+    Attributes:
+        transport: ``symmetric`` (device flags) or ``all-gather`` (the fallback).
+        discipline: How inbox slots are reused, ``alternating`` or ``acknowledged``.
+        lowering: Lowering profile of the simulated compiler.
+        mode: ``eager`` launches every epoch; ``graph`` captures once and replays.
+        fault: What goes wrong on the last rank: ``none``; ``fewer-rows`` (it
+            merges one row fewer in the last epoch); ``dead`` (it stops before the
+            last epoch); ``one-fewer`` (it takes part in one merge fewer and goes
+            on); ``rendezvous`` (its rendezvous fails); ``geometry`` (it asks for
+            another k).
+        epoch: Epoch that the device counters start from.
+        residency: Programs of one device that can run at a time.
+        data_points: Whether plain accesses to shared memory are scheduling points.
+    """
+
+    transport: str = "symmetric"
+    discipline: str = "alternating"
+    lowering: str = "triton-3.6"
+    mode: str = "eager"
+    fault: str = "none"
+    epoch: int = 0
+    residency: int = 132
+    data_points: bool = True
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("transport", TRANSPORTS),
+            ("discipline", DISCIPLINES),
+            ("mode", MODES),
+            ("fault", FAULTS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise InputError(
+                    name, value=getattr(self, name), limit=f"one of {', '.join(allowed)}", remedy="name one of them"
+                )
+
+
+def parse_scenario(text: str) -> Scenario:
+    """Return the scenario that ``Scenario.text`` wrote.
+
+    Raises:
+        InputError: A part is not ``field=value``, or the value does not fit the field.
+    """
+    known: dict[str, Any] = {field.name: field.default for field in fields(Scenario)}
+    given: dict[str, Any] = {}
+    for part in [] if text == "-" else text.split(","):
+        name, separator, value = part.partition("=")
+        if not separator or name not in known:
+            raise InputError(
+                "scenario",
+                value=part,
+                limit=f"parts are FIELD=VALUE with fields {', '.join(known)}",
+                remedy="paste the scenario exactly as the failure printed it",
+            )
+        given[name] = _convert(name, value, type(known[name]))
+    return replace(Scenario(), **given)
+
+
+def _convert(name: str, value: str, kind: type) -> Any:
+    try:
+        if kind is bool:
+            return {"True": True, "False": False}[value]
+        return int(value) if kind is int else value
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            name, value=value, limit=f"a value of type {kind.__name__} is needed", remedy="correct the scenario"
+        ) from error
