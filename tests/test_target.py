@@ -21,6 +21,7 @@ from tiebreak.spec.order import PRESETS
 from tiebreak.spec.selection import select
 from tiebreak.target.adapters import ADAPTERS, torch_topk
 from tiebreak.target.examples import target_inputs
+from tiebreak.target.job import run_target
 from tiebreak.target.loading import Target, load_target
 from tiebreak.target.record import target_cell
 from tiebreak.target.reduction import reduce_input
@@ -65,7 +66,7 @@ def test_selector_of_another_order_is_found(kept: str, stated: str) -> None:
     if same and PRESETS[kept].id_limit < PRESETS[stated].id_limit:
         assert finding_of(exact(kept), preset=stated).property == "exception"
     else:
-        report = verify_target(exact(kept), Contract.SET, stated, captured=TINY)
+        report = verify_target(exact(kept), Contract.SET, stated, max_examples=200, captured=TINY)
         assert (report.finding is None) == same
 
 
@@ -85,7 +86,7 @@ def test_torch_topk_fails_on_a_tie_of_two() -> None:
 
 
 def test_torch_topk_keeps_values_under_its_own_preset() -> None:
-    report = verify_target(torch_topk, Contract.VALUES, "torch", captured=TINY)
+    report = verify_target(torch_topk, Contract.VALUES, "torch", max_examples=200, captured=TINY)
     assert report.finding is None
 
 
@@ -174,6 +175,22 @@ def test_cell_of_a_clean_target_has_no_failures() -> None:
     report = verify_target(exact("ieee"), Contract.SET, max_examples=20, captured=TINY)
     cell = target_cell("exact", Contract.SET, "ieee", report, 0.0)
     assert (cell.result, cell.failures, cell.inputs) == ("passed", (), 23)
+
+
+def test_replay_command_reproduces_its_finding() -> None:
+    found = run_target("torch:topk", "set", "torch", captured=TINY)
+    words = shlex.split(found.failures[0].replay)
+    options = dict(zip(words[2::2], words[3::2], strict=True))
+    again = run_target(
+        options["--target"], options["--contract"], options["--preset"], replay_input=options["--replay-input"]
+    )
+    assert (again.executions, again.result) == (1, "failed")
+    assert again.failures[0].replay == found.failures[0].replay
+
+
+def test_unknown_contract_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="must be one of values, set, order"):
+        run_target("torch:topk", "sorted")
 
 
 def test_failure_on_captured_input_only_is_reduced() -> None:
