@@ -14,7 +14,7 @@ from .policy import resolve_policy
 PROTOCOL_VERSION = 1
 """Version of the buffer layout and the flag protocol; ranks of different versions cannot exchange."""
 
-LARGEST_TILE = 4096
+LARGEST_TILE = 8192
 """Largest tile of the selection kernel in keys; 8 bytes each, so that it fits the shared memory of every target."""
 
 Discipline = Literal["alternating", "acknowledged"]

@@ -14,7 +14,7 @@ from .kernels_state import LARGEST_ID
 from .launch import device_guard
 from .select import check_tensor, prepare_output
 
-LARGEST_TILE = 1024
+LARGEST_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -124,5 +124,5 @@ def _launch(
             interleave=interleave,
             has_table=table is not None,
             has_requests=requests is not None,
-            tile=min(max(1 << (k - 1).bit_length(), 16), LARGEST_TILE),
+            tile=min(max(1 << (k - 1).bit_length(), 16), LARGEST_BLOCK),
         )
