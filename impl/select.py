@@ -193,5 +193,5 @@ def check_tensor(
         raise InputError(f"shape of {name}", value=tuple(tensor.shape), limit=f"must be [{wanted}]")
     if device is not None and tensor.device != device:
         raise InputError(f"device of {name}", value=str(tensor.device), limit=f"must be {device}")
-    if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+    if tensor.numel() > 0 and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
         raise InputError(f"strides of {name}", value=tensor.stride(), limit="the last dimension must be dense")
