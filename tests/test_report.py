@@ -205,13 +205,13 @@ def test_terminal_shows_counts_and_unbroken_replay_commands(width: int) -> None:
     assert "1,200" in text
     assert "not applicable" in text
     assert "survived" in text
-    assert verdict(REPORT) == "checks failed: 1 of 3, executions: 1,237 in 12 s, mutants killed: 1 of 2; exit status 1"
+    assert verdict(REPORT) == "checks failed: 1 of 3, judgements: 1,237 in 12 s, mutants killed: 1 of 2; exit status 1"
 
 
 def test_terminal_of_a_clean_run() -> None:
     text = print_to_text(CLEAN, 100)
     assert "Mutants" not in text
-    assert text.splitlines()[-1] == "checks passed: 1, executions: 1,200 in 12 s; exit status 0"
+    assert text.splitlines()[-1] == "checks passed: 1, judgements: 1,200 in 12 s; exit status 0"
 
 
 def test_folder_holds_the_three_files_and_no_other(tmp_path: Path) -> None:

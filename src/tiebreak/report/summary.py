@@ -31,12 +31,12 @@ def print_summary(report: Report, console: Console) -> None:
 
 
 def verdict(report: Report) -> str:
-    """The outcome of a run in one line."""
+    """The outcome of a run in one line; an execution counts as often as properties judged it."""
     failed = sum(cell.result == "failed" for cell in report.cells)
     ran = sum(cell.result != "not applicable" for cell in report.cells)
-    executions = sum(cell.executions for cell in report.cells)
+    judgements = sum(cell.executions for cell in report.cells)
     parts = [f"checks failed: {failed} of {ran}" if failed else f"checks passed: {ran}"]
-    parts.append(f"executions: {executions:,} in {report.seconds:.0f} s")
+    parts.append(f"judgements: {judgements:,} in {report.seconds:.0f} s")
     if report.mutants:
         parts.append(f"mutants killed: {sum(mutant.killed for mutant in report.mutants)} of {len(report.mutants)}")
     return f"{', '.join(parts)}; exit status {report.exit_status}"
