@@ -24,13 +24,13 @@ class BlockTable:
     Attributes:
         blocks: int32 ``[requests, blocks]``: physical block of a logical one.
         block_size: Positions per block.
-        block_stride: Distance of physical blocks, in positions.
+        block_stride: Distance of physical blocks, in positions; the block size if absent.
         requests: int32 ``[rows]``: request of each row; row r is request r if absent.
     """
 
     blocks: torch.Tensor
     block_size: int
-    block_stride: int
+    block_stride: int | None = None
     requests: torch.Tensor | None = None
 
 
@@ -46,8 +46,10 @@ def localise(
     """Keep the ids that a rank owns, as local positions, in input order.
 
     With a block table a local position l becomes the physical slot
-    ``blocks[request, l div block_size] * block_stride + l mod block_size``; the
-    table must cover every owned position.
+    ``blocks[request, l div block_size] * block_stride + l mod block_size``.  A
+    row with a position that the table does not hold (a request or block outside
+    it, a negative entry, a slot beyond int32) becomes -1 everywhere, with the
+    count -1: a consumer must not read memory that nobody mapped.
 
     Args:
         global_ids: int32 ``[rows, k]``; negative ids are skipped.
@@ -59,7 +61,7 @@ def localise(
 
     Returns:
         int32 ``[rows, k]``: owned positions in front, -1 behind; and int32
-        ``[rows]``: how many there are.
+        ``[rows]``: how many there are, -1 for a row that the table does not hold.
 
     Raises:
         InputError: A wrong dtype, shape, stride, device, rank or size.
@@ -86,7 +88,8 @@ def localise(
 def _check_table(table: BlockTable, rows: int, device: torch.device) -> None:
     """Check a block table against the rows that use it."""
     check_integer("block_size", table.block_size, 1, LARGEST_ID.value)
-    check_integer("block_stride", table.block_stride, 1, LARGEST_ID.value)
+    if table.block_stride is not None:
+        check_integer("block_stride", table.block_stride, table.block_size, LARGEST_ID.value)
     check_tensor("blocks", table.blocks, torch.int32, (None, None), device)
     if table.requests is not None:
         check_tensor("requests", table.requests, torch.int32, (rows,), device)
@@ -105,20 +108,25 @@ def _launch(
 ) -> None:
     """Launch the localisation kernel, one program per row."""
     rows, k = global_ids.shape
+    blocks = counts.view(rows, 1) if table is None else table.blocks
+    block_size = 1 if table is None else table.block_size
+    block_stride = block_size if table is None or table.block_stride is None else table.block_stride
     requests = None if table is None else table.requests
     with device_guard(global_ids.device):
         localise_kernel[(rows,)](
             global_ids,
             out,
             counts,
-            counts if table is None else table.blocks,
+            blocks,
             counts if requests is None else requests,
             k,
             global_ids.stride(0),
             out.stride(0),
-            0 if table is None else table.blocks.stride(0),
-            1 if table is None else table.block_size,
-            1 if table is None else table.block_stride,
+            blocks.stride(0),
+            blocks.shape[0],
+            blocks.shape[1],
+            block_size,
+            block_stride,
             world_size=world_size,
             rank=rank,
             interleave=interleave,

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import torch
+import triton.language as tl
+from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction
 
 from tiebreak.impl.geometry import Geometry
@@ -27,6 +29,34 @@ PHASES = ("initialise", "wait_writable", "pack", "all_gather", "push", "publish"
 
 _run = InterpretedFunction.run
 _interpreter_lock = threading.RLock()
+
+
+class _Language:
+    """Stands in for a kernel whose globals name the whole language."""
+
+    __globals__: ClassVar[dict[str, Any]] = {"tl": tl, "core": tl.core}
+
+
+class _HeldScope:
+    """A patch that outlives the launch that asks for it."""
+
+    def restore(self) -> None:
+        """Leave the language patched."""
+
+
+@contextmanager
+def held_language() -> Iterator[None]:
+    """Patch Triton's language once for many launches.
+
+    The interpreter patches it again in every call of a device function, which
+    takes most of the time of a small kernel.
+    """
+    scope = interpreter._patch_lang(_Language)
+    try:
+        with mock.patch.object(interpreter, "_patch_lang", lambda _: _HeldScope()):
+            yield
+    finally:
+        scope.restore()
 
 
 @dataclass(frozen=True)
