@@ -93,18 +93,16 @@ class SimulatedFabric:
         """Allocate memory that every rank can address; collective.
 
         Raises:
-            WorkspaceError: On every rank, when one was told to fail: no rank is left waiting.
+            WorkspaceError: This rank was told to fail.  The others succeed and wait for nobody.
         """
         local = torch.empty(max(byte_count, 1), dtype=torch.uint8)
         name = f"r{self.rank}.symmetric{self._buffers}"
         self._buffers += 1
         allocation = self._machine.memory.register(local, name=name, rank=self.rank)
         allocation.name, allocation.shared = name, True
-        fails = self.rank in self._world.failing_rendezvous
-        addresses = self.gather_objects(None if fails else local.data_ptr())
-        failed = [rank for rank, address in enumerate(addresses) if address is None]
-        if failed:
-            raise WorkspaceError("rendezvous", value=failed, limit="the simulation makes it fail on these ranks")
+        addresses = self.gather_objects(local.data_ptr())
+        if self.rank in self._world.failing_rendezvous:
+            raise WorkspaceError(f"rendezvous of rank {self.rank}", limit="the simulation makes it fail here")
         return SymmetricBuffer(local, torch.tensor(addresses, dtype=torch.int64))
 
     def all_gather(self, output: torch.Tensor, input: torch.Tensor) -> None:

@@ -52,5 +52,8 @@ class Backend(Protocol):
             arrangement: ``row-major``, ``rank-major`` or ``peers`` (a table of per-rank buffers).
         """
 
+    def localise(self, ids: Ids, rank: int, world_size: int, interleave: int) -> tuple[Ids, Ids]:
+        """Return the local positions of the ids that a rank owns, -1 behind, and how many there are per row."""
+
     def run(self, scenario: Scenario, schedule: str) -> Outcome:
         """Run all merges of a scenario on all ranks, under one schedule."""

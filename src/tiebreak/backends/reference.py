@@ -27,6 +27,10 @@ class SpecBackend:
         scores, ids = packing.unpack(gathered)
         return selection.select(scores, ids, k, preset)
 
+    def localise(self, ids: Ids, rank: int, world_size: int, interleave: int) -> tuple[Ids, Ids]:
+        """Localise with ``spec.packing``; see ``Backend.localise``."""
+        return packing.localise(ids, rank, Layout(world_size, interleave))
+
     def run(self, scenario: Scenario, schedule: str) -> Outcome:
         """Merge with ``spec.merge``; every rank returns the same array by construction."""
         from tiebreak.verify.case import draw_cases

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tiebreak.errors import SimulationError
 from tiebreak.sim.fabric import SimulatedFabric, simulate
 from tiebreak.sim.machine import Execution, Settings
 from tiebreak.sim.schedulers import Scheduler
@@ -54,28 +55,34 @@ class SimulatedBackend:
         """Select with the portable selector on one simulated device; see ``Backend.select``.
 
         Raises:
-            AssertionError: The launch raced, read memory that nothing wrote or left its bounds.
+            SimulationError: The launch raised, raced, read memory that nothing wrote or left its bounds.
         """
         select = self.implementation.module("select")
-        result: list[Ids] = []
 
-        def host(fabric: SimulatedFabric) -> None:
+        def launch(fabric: SimulatedFabric) -> list[torch.Tensor]:
             if arrangement == "peers":
                 parts = [fabric.upload(torch.from_numpy(part.copy()), f"peer{i}") for i, part in enumerate(gathered)]
                 addresses = torch.tensor([part.data_ptr() for part in parts], dtype=torch.int64)
-                output = select.select_peer_candidates(addresses, *gathered.shape[1:3], k, preset)
-            else:
-                candidates = fabric.upload(torch.from_numpy(gathered.copy()), "gathered")
-                output = select.select_candidates(candidates, k, preset, layout=arrangement)
-            fabric.synchronize()
-            result.append(output.numpy().copy())
+                return [select.select_peer_candidates(addresses, *gathered.shape[1:3], k, preset)]
+            candidates = fabric.upload(torch.from_numpy(gathered.copy()), "gathered")
+            return [select.select_candidates(candidates, k, preset, layout=arrangement)]
 
-        scheduler = make_scheduler("default")
-        scheduler.begin()
-        execution = simulate([host], scheduler)
-        if execution.violations:
-            raise AssertionError(execution.violations[0].message)
-        return result[0]
+        (ids,) = _run_alone(launch)
+        return ids
+
+    def localise(self, ids: Ids, rank: int, world_size: int, interleave: int) -> tuple[Ids, Ids]:
+        """Localise with the kernel on one simulated device; see ``Backend.localise``.
+
+        Raises:
+            SimulationError: The launch raised, raced, read memory that nothing wrote or left its bounds.
+        """
+        localise = self.implementation.module("localisation").localise
+
+        def launch(fabric: SimulatedFabric) -> list[torch.Tensor]:
+            return list(localise(fabric.upload(torch.from_numpy(ids.copy()), "ids"), rank, world_size, interleave))
+
+        local, counts = _run_alone(launch)
+        return local, counts
 
     def run(self, scenario: Scenario, schedule: str) -> Outcome:
         """Run all merges of a scenario under one schedule."""
@@ -97,6 +104,22 @@ class SimulatedBackend:
         failing = [scenario.ranks - 1] if scenario.fault == "rendezvous" else []
         execution = simulate(hosts, scheduler, settings, failing_rendezvous=failing)
         return _outcome(execution, outputs, scenario.ranks)
+
+
+def _run_alone(launch: Callable[[SimulatedFabric], list[torch.Tensor]]) -> list[Ids]:
+    """Run launches of one rank, and return the tensors they leave."""
+
+    def host(fabric: SimulatedFabric) -> list[Ids]:
+        outputs = launch(fabric)
+        fabric.synchronize()
+        return [output.numpy().copy() for output in outputs]
+
+    execution = simulate([host], _begun(make_scheduler("default")))
+    if execution.violations:
+        found = execution.violations[0]
+        raise SimulationError(f"{found.property}: {found.message}")
+    results: list[Ids] = execution.results[0]
+    return results
 
 
 def _begun(scheduler: Scheduler) -> Scheduler:
@@ -145,11 +168,10 @@ class _HostProgram:
             cases = cases[:-1]
         run = self._replay if scenario.mode == "graph" else self._launch
         run(fabric, workspace, cases)
-        if faulty and scenario.fault == "dead":
+        if faulty and scenario.fault in TOLERANT_FAULTS:
             return
         workspace.check()
-        if scenario.fault != "dead":
-            workspace.close()
+        workspace.close()
 
     def _merge(self) -> Callable[..., torch.Tensor]:
         merge: Callable[..., torch.Tensor] = self._implementation.module("merge").merge_topk

@@ -18,7 +18,7 @@ _GRAPH = Scenario(mode="graph", rows=1, k=2, local=2, length=6, epochs=3, kind="
 _FIRST_POLL = 'observed = tl.atomic_add(flag, tl.cast(0, tl.int64), sem="{}", scope="{}")\n    remaining = '
 _NEXT_POLL = 'observed = tl.atomic_add(flag, tl.cast(0, tl.int64), sem="{}", scope="{}")\n        remaining -= '
 _PUBLISH = 'tl.atomic_xchg(published + rank, epoch, sem="{}", scope="{}")'
-_ACKNOWLEDGE = 'tl.atomic_xchg(acknowledged.to(tl.pointer_type(tl.int64)) + rank, epoch, sem="{}", scope="{}")'
+_ACKNOWLEDGE = 'tl.atomic_xchg(acknowledged + rank, epoch, sem="{}", scope="{}")'
 
 
 def _exchange(old: str, new: str) -> Edit:
@@ -30,6 +30,13 @@ def _poll_as(order: str, scope: str) -> tuple[Edit, ...]:
         _exchange(text.format("acquire", "sys"), text.format(order, scope)) for text in (_FIRST_POLL, _NEXT_POLL)
     )
 
+
+_HOST_EPOCH = """def _host_state(workspace: Workspace) -> torch.Tensor:
+    workspace.calls = getattr(workspace, "calls", 0) + 1
+    return torch.tensor([workspace.calls - 1] + [0] * 7)
+
+
+def _exchange("""
 
 _PROTOCOL = (
     Mutant(
@@ -45,6 +52,109 @@ _PROTOCOL = (
         source="https://github.com/deepseek-ai/DeepEP/pull/660",
         edits=(_exchange("target = current_epoch(state) - 1", "target = current_epoch(state) - 2"),),
         scenario=_ACKNOWLEDGED,
+    ),
+    Mutant(
+        name="acknowledge-before-select",
+        rule="an epoch is acknowledged after its selection has read the slot",
+        source="https://github.com/vllm-project/vllm/pull/47348",
+        edits=(
+            _exchange(
+                _PUBLISH.format("release", "sys"),
+                _PUBLISH.format("release", "sys") + "\n        acknowledged = (base + rows_offset + 256)"
+                '.to(tl.pointer_type(tl.int64))\n        tl.atomic_xchg(acknowledged + rank, epoch, sem="release", scope="sys")',
+            ),
+        ),
+        scenario=_ACKNOWLEDGED,
+    ),
+    Mutant(
+        name="publish-before-push",
+        rule="an epoch is published after its candidates were pushed",
+        source="https://github.com/NVIDIA/nvshmem/pull/36",
+        edits=(
+            Edit("merge", "    _push(workspace, inbox, buffer.peer_addresses, rows)\n", ""),
+            Edit(
+                "merge",
+                "    wait[(world_size,)](",
+                "    _push(workspace, inbox, buffer.peer_addresses, rows)\n    wait[(world_size,)](",
+            ),
+        ),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="no-wait-for-publish",
+        rule="a selection waits until every peer has published the epoch",
+        source="https://github.com/ROCm/rocm-systems/pull/8954",
+        edits=(Edit("merge", "    wait[(world_size,)](", "    (lambda *_, **__: None)("),),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="one-buffer-where-two-are-needed",
+        rule="without acknowledgements, consecutive epochs use different slots",
+        source="https://github.com/pytorch/pytorch/pull/137257",
+        edits=(Edit("geometry", 'return 2 if self.discipline == "alternating" else 1', "return 1"),),
+        scenario=_ALTERNATING,
+    ),
+    Mutant(
+        name="epoch-frozen-at-capture",
+        rule="a replayed graph takes its epoch from device memory",
+        source="https://github.com/vllm-project/vllm/pull/46913",
+        edits=(
+            Edit("merge", "def _exchange(", _HOST_EPOCH),
+            Edit("merge", "    workspace.require_usable()\n", "    workspace.state = _host_state(workspace)\n"),
+            _exchange("tl.store(state + EPOCH, epoch)", "tl.store(state + EPOCH, epoch - 1)"),
+        ),
+        scenario=_GRAPH,
+    ),
+    Mutant(
+        name="empty-shard-skips-the-merge",
+        rule="every rank takes part in every merge, also with an empty shard",
+        source="https://github.com/local-inference-lab/vllm/pull/37",
+        edits=(
+            Edit(
+                "merge",
+                "    with device_guard(workspace.fabric.device):\n        if workspace.route",
+                "    if scores.shape[1] == 0:\n        return out.fill_(-1)\n"
+                "    with device_guard(workspace.fabric.device):\n        if workspace.route",
+            ),
+        ),
+        scenario=Scenario(rows=1, k=2, local=2, length=1, epochs=2),
+    ),
+    Mutant(
+        name="fallback-decided-alone",
+        rule="all ranks fall back together, or none does",
+        source="https://github.com/vllm-project/vllm/issues/45800",
+        edits=(Edit("workspace", "    if not failures:\n        return buffer", "    if buffer is not None:\n        return buffer"),),
+        scenario=Scenario(rows=1, k=2, local=2, length=6, epochs=2, fault="rendezvous"),
+    ),
+    Mutant(
+        name="geometry-not-agreed",
+        rule="ranks that disagree on the geometry all raise",
+        source="https://github.com/sgl-project/sglang/pull/11275",
+        edits=(Edit("geometry", "if differences or isinstance(geometry, Exception):", "if isinstance(geometry, Exception):"),),
+        scenario=Scenario(rows=1, k=2, local=2, length=6, epochs=2, fault="geometry"),
+    ),
+    Mutant(
+        name="timeout-not-recorded",
+        rule="a wait that runs out ends the exchange in an error",
+        source="https://github.com/microsoft/mscclpp/issues/161",
+        edits=(
+            _exchange(
+                "record_error(state, PUBLISH_TIMEOUT, source, epoch, observed)",
+                "record_error(state, NO_ERROR, source, epoch, observed)",
+            ),
+        ),
+        scenario=Scenario(rows=1, k=2, local=2, length=6, epochs=2, fault="dead"),
+    ),
+    Mutant(
+        name="no-barrier-before-advance",
+        rule="all lanes have read the epoch counter before one of them advances it",
+        source="https://github.com/triton-lang/triton/pull/10816",
+        edits=(
+            _exchange(
+                "        tl.debug_barrier()\n        tl.store(state + EPOCH, epoch)", "        tl.store(state + EPOCH, epoch)"
+            ),
+        ),
+        scenario=_ALTERNATING,
     ),
     Mutant(
         name="relaxed-publish",
@@ -139,7 +249,7 @@ _ORDER = (
                 "tl.where(usable, global_id, -1).to(tl.float32).to(tl.int32)",
             ),
         ),
-        scenario=Scenario(interleave=2**24, rows=1, length=8, kind="equal", epochs=1, k=8, local=8),
+        scenario=Scenario(interleave=2**24, rows=1, length=8, kind="equal", epochs=1, k=16, local=8),
         properties=("exact-order",),
     ),
     Mutant(
@@ -177,7 +287,7 @@ _ORDER = (
         rule="both zeros tie where the preset says",
         source="https://github.com/NVIDIA/cccl/pull/9470",
         edits=(Edit("kernels_select", "if zero == ZERO_EQUAL:", "if zero != ZERO_EQUAL:"),),
-        scenario=Scenario(rows=3, kind="special", epochs=2, length=12),
+        scenario=Scenario(rows=3, kind="zeros", epochs=2, length=12),
         properties=("exact-order",),
     ),
 )

@@ -29,7 +29,7 @@ class Mutant:
     edits: tuple[Edit, ...]
     scenario: Scenario
     schedules: tuple[str, ...] = ("default", "round-robin", "random:0", "random:1", "pct:0:1:3", "pct:1:1:3")
-    properties: tuple[str, ...] = ("exact-order", "agreement", "race-free", "progress")
+    properties: tuple[str, ...] = ("exact-order", "agreement", "race-free", "initialised-memory", "progress")
 
     @property
     def backend(self) -> str:

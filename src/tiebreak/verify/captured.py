@@ -12,7 +12,7 @@ from tiebreak.backends import Backend
 from tiebreak.inputs.captured import CapturedInput, load_input
 from tiebreak.report.model import Cell, Failure
 
-from .checks import Trial, check_scores, compare_selection
+from .checks import Trial, check_scores, try_selection
 from .families import Effort
 
 
@@ -60,5 +60,5 @@ def _trials(captured: CapturedInput, effort: Effort, backend: Backend) -> Iterat
         return
     gathered = np.stack([captured.scores.view(np.int32), captured.ids], axis=-1)
     for k in sorted({1, min(256, captured.ids.shape[1]), captured.ids.shape[1]}):
-        actual = backend.select(gathered, k, effort.preset, "row-major")
-        yield Trial(f"{captured.name} k={k}", compare_selection(gathered[None], k, effort.preset, actual))
+        wrong = try_selection(backend, gathered, gathered[None], k, effort.preset, "row-major")
+        yield Trial(f"{captured.name} k={k}", wrong)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiebreak.errors import InputError
+from tiebreak.inputs.captured import default_input
 from tiebreak.spec.layout import Layout
 from tiebreak.spec.merge import local_topk
 from tiebreak.spec.order import resolve_preset
@@ -53,6 +54,17 @@ def _draw_neighbours(random: np.random.Generator, shape: tuple[int, int]) -> Sco
     return bits.view(np.float32)
 
 
+def _draw_zeros(random: np.random.Generator, shape: tuple[int, int]) -> Scores:
+    return np.array([0.0, -0.0, -1.0], dtype=np.float32)[random.integers(0, 3, shape)]
+
+
+def _draw_captured(random: np.random.Generator, shape: tuple[int, int]) -> Scores:
+    scores = default_input().scores
+    rows = random.integers(0, scores.shape[0], shape[0])
+    columns = np.arange(shape[1]) % scores.shape[1]
+    return np.ascontiguousarray(scores[rows[:, None], columns])
+
+
 KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Scores]] = {
     "random": _draw_random,
     "ties": _draw_ties,
@@ -60,8 +72,11 @@ KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Scores]] = {
     "plateau": _draw_plateau,
     "special": _draw_special,
     "neighbours": _draw_neighbours,
+    "zeros": _draw_zeros,
+    "captured": _draw_captured,
 }
-"""Score distributions by name: distinct, few values, one value, half exact zeros, special values, adjacent floats."""
+"""Score distributions by name: distinct, few values, one value, half exact zeros, special values,
+adjacent floats, zeros of both signs above -1, rows of the shipped captured scores."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,14 @@ Each check yields one ``Trial`` per input; a trial without a message passed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from tiebreak.backends import Backend
+from tiebreak.errors import TiebreakError
 from tiebreak.inputs.captured import default_input
 from tiebreak.spec import exchange, packing, theorem
 from tiebreak.spec.layout import Layout
@@ -55,8 +57,30 @@ def check_selection(backend: Backend, effort: Effort) -> Iterator[Trial]:
             arrangement = ("row-major", "rank-major", "peers")[(number + k) % 3]
             label = f"{arrangement} {kind} rows={rows} ranks={ranks} local={local} k={k} seed={effort.seed},{number}"
             given = packing.gather_row_major(list(gathered)) if arrangement == "row-major" else gathered
-            actual = backend.select(given, k, effort.preset, arrangement)
-            yield Trial(label, compare_selection(gathered, k, effort.preset, actual))
+            yield Trial(label, try_selection(backend, given, gathered, k, effort.preset, arrangement))
+
+
+def try_selection(
+    backend: Backend, given: Ids, gathered: Ids, k: int, preset: str, arrangement: str, expected: Ids | None = None
+) -> str:
+    """Select on a backend; return how the result differs from the oracle, or nothing.
+
+    Args:
+        backend: The backend.
+        given: Candidates in the form that ``arrangement`` names.
+        gathered: The same candidates, int32 [ranks, rows, local, 2].
+        k: Slots per row.
+        preset: Order preset.
+        arrangement: See ``Backend.select``.
+        expected: Ids to expect instead of the oracle's, int32 [rows, k].
+    """
+    try:
+        actual = backend.select(given, k, preset, arrangement)
+    except TiebreakError as error:
+        return str(error)
+    if expected is None:
+        return compare_selection(gathered, k, preset, actual)
+    return "" if (actual == expected).all() else _first_difference(expected[0], actual[0])
 
 
 def draw_gathered(random: np.random.Generator, kind: str, ranks: int, rows: int, local: int) -> Ids:
@@ -83,6 +107,32 @@ def compare_selection(gathered: Ids, k: int, preset: str, actual: Ids) -> str:
     return ""
 
 
+def check_localise(backend: Backend, effort: Effort) -> Iterator[Trial]:
+    """Require the ranks' localised ids to partition the merged ones, in order, by plain arithmetic."""
+    for ranks, interleave, k in itertools.product((1, 2, 3, 4, 8), (1, 2, 4, 64), (1, 7, 24)):
+        random = np.random.default_rng([effort.seed, ranks, interleave, k])
+        ids = random.integers(-1, 4 * ranks * interleave, (3, k)).astype(np.int32)
+        wrong = ""
+        for rank in range(ranks):
+            try:
+                local, counts = backend.localise(ids, rank, ranks, interleave)
+            except TiebreakError as error:
+                wrong = str(error)
+                break
+            wrong = wrong or _compare_localised(ids, rank, ranks, interleave, local, counts)
+        yield Trial(f"ranks={ranks} interleave={interleave} k={k}", wrong)
+
+
+def _compare_localised(ids: Ids, rank: int, ranks: int, interleave: int, local: Ids, counts: Ids) -> str:
+    for row, given in enumerate(ids.tolist()):
+        owned = [one for one in given if one >= 0 and one // interleave % ranks == rank]
+        positions = [one // (interleave * ranks) * interleave + one % interleave for one in owned]
+        expected = positions + [-1] * (len(given) - len(positions))
+        if local[row].tolist() != expected or counts[row] != len(owned):
+            return f"rank {rank} row {row}: expected {len(owned)} of {expected}, got {counts[row]} of {local[row].tolist()}"
+    return ""
+
+
 def check_real_input(backend: Backend, effort: Effort) -> Iterator[Trial]:
     """Merge captured indexer scores, whole rows sharded over the ranks."""
     captured = default_input()
@@ -101,8 +151,8 @@ def check_scores(
         packed = [packing.pack(case.scores[rank], case.local_indices[rank], rank, layout) for rank in range(ranks)]
         gathered = packing.gather_rank_major(packed)
         for row in range(scores.shape[0]):
-            actual = backend.select(gathered[:, row : row + 1], k, effort.preset, "rank-major")
-            wrong = "" if (actual[0] == case.expected[row]).all() else _first_difference(case.expected[row], actual[0])
+            part, expected = gathered[:, row : row + 1], case.expected[row : row + 1]
+            wrong = try_selection(backend, part, part, k, effort.preset, "rank-major", expected)
             yield Trial(f"{name} row {row} ranks={ranks} k={k}", wrong)
 
 
@@ -126,6 +176,7 @@ def check_model(backend: Backend, effort: Effort) -> Iterator[Trial]:
 
 CHECKS = (
     Check("selection", "gathered candidates of every arrangement give the k best ids in order", check_selection),
+    Check("localise", "the ranks' shares of a merged row partition it, in order", check_localise),
     Check("real-input", "captured indexer scores give the ids of the unsharded row", check_real_input),
     Check("theorem", "k per rank suffices for ids under one total order, and for scores always", check_theorem, True),
     Check("protocol-model", "the exchange keeps its invariants, and every named variation breaks one", check_model, True),

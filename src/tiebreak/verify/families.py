@@ -71,7 +71,7 @@ def _schedules(seed: int) -> Iterator[str]:
 def plan_merges(backend: str, effort: Effort) -> Plan:
     """Small merges over world sizes, score kinds and schedules, in both lowerings."""
     schedules = _schedules(effort.seed)
-    kinds = ("ties", "special", "plateau", "equal", "random", "neighbours")
+    kinds = ("ties", "special", "plateau", "equal", "random", "neighbours", "zeros")
     lowerings = itertools.cycle(("triton-3.6", "triton-3.9"))
     for number in range(effort.rounds):
         for ranks, kind in itertools.product(effort.ranks, kinds):
@@ -120,6 +120,26 @@ def plan_layouts(backend: str, effort: Effort) -> Plan:
         backend, ranks=2, interleave=2**24, length=12, kind="equal", rows=1, seed=effort.seed, preset=effort.preset
     )
     yield large, "default"
+
+
+def plan_captured(backend: str, effort: Effort) -> Plan:
+    """Rows of captured indexer scores through the whole exchange."""
+    schedules = _schedules(effort.seed)
+    for number, ranks in itertools.product(range(max(1, effort.rounds // 3)), effort.ranks):
+        scenario = base_scenario(
+            backend,
+            ranks=ranks,
+            kind="captured",
+            rows=2,
+            k=128,
+            local=128,
+            length=1500,
+            preset=effort.preset,
+            seed=effort.seed + number,
+            epochs=1,
+            data_points=False,
+        )
+        yield scenario, next(schedules)
 
 
 def plan_replays(backend: str, effort: Effort) -> Plan:
@@ -173,6 +193,7 @@ def plan_faults(backend: str, effort: Effort) -> Plan:
 FAMILIES = (
     Family("", "", plan_merges),
     Family("public-layouts", "every world size and interleave in public use, empty shards, no rows, ids above 2^24", plan_layouts),
+    Family("real-exchange", "captured indexer scores come out of the whole exchange as of the unsharded row", plan_captured),
     Family("graph-replay", "a captured merge replays correctly with fresh data every time", plan_replays, schedules=True),
     Family("epoch-wrap", "counters survive the turn-over of their range", plan_wraps, flags=True, schedules=True),
     Family("faults-named", "survivors of a fault end in the error that names it, with no ids returned", plan_faults, flags=True, schedules=True),

@@ -17,11 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import tiebreak
 from tiebreak.backends.registry import expand_names, make_backend
 from tiebreak.errors import InputError
+from tiebreak.inputs.captured import default_input, load_input
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.report.model import Cell, MutantResult, Report
 from tiebreak.report.summary import print_summary
 from tiebreak.report.writer import write_report
 from tiebreak.spec.order import resolve_preset
+from tiebreak.target.job import run_target
 
 from .captured import run_captured
 from .families import Effort
@@ -32,6 +34,9 @@ from .scenario import parse_scenario
 
 ROUNDS = {"quick": 1, "default": 6, "deep": 60}
 """Rounds per effort; the default fills about two minutes on two cores."""
+
+TARGET_EXAMPLES = {"quick": 100, "default": 500, "deep": 20_000}
+"""Drawn inputs of a target, per effort."""
 
 RANKS = {"quick": (2,), "default": (2, 3, 4), "deep": (2, 3, 4, 8)}
 
@@ -89,14 +94,13 @@ def run_request(request: Request, console: Console) -> int:
     Raises:
         TiebreakError: The request cannot be run.
     """
-    if request.target is not None:
-        from .targets import run_target_request
-
-        return run_target_request(request, console)
     started, begun = datetime.datetime.now(datetime.UTC), time.monotonic()
     effort = request.effort()
-    backends = expand_names(request.backends or ("spec", "sim"))
-    cells, inputs = _run_properties(request, effort, backends, console)
+    if request.target is not None:
+        cells, inputs = _run_target(request, request.target)
+    else:
+        backends = expand_names(request.backends or ("spec", "sim"))
+        cells, inputs = _run_properties(request, effort, backends, console)
     mutants = _run_mutants(request, console) if request.mutants else []
     clean = all(cell.result != "failed" for cell in cells) and all(mutant.killed for mutant in mutants)
     report = Report(
@@ -142,9 +146,23 @@ def _run_properties(
     with _progress(console) as progress:
         bar = progress.add_task("properties", total=len(tasks))
         results = list(run_in_workers(run_task, tasks, workers, lambda: progress.advance(bar)))
-    from tiebreak.inputs.captured import default_input
-
     return collect_cells(results, backends, request.only), ["drawn scenarios", str(default_input())]
+
+
+def _run_target(request: Request, target: str) -> tuple[list[Cell], list[str]]:
+    """Verify somebody else's selector instead of the backends."""
+    captured = default_input() if request.input is None else load_input(request.input)
+    cell = run_target(
+        target,
+        request.contract,
+        request.preset,
+        request.seed,
+        TARGET_EXAMPLES[request.level],
+        captured,
+        request.replay_input,
+    )
+    inputs = [request.replay_input] if request.replay_input is not None else ["drawn inputs", str(captured)]
+    return [cell], inputs
 
 
 def _run_mutants(request: Request, console: Console) -> list[MutantResult]:

@@ -66,7 +66,7 @@ def plan_tasks(backends: Sequence[str], effort: Effort, only: Sequence[str] = ()
             if wanted and (backend == "spec" or not check.spec_only):
                 tasks.append(Task(backend, check=index, effort=effort))
         for index, family in enumerate(FAMILIES):
-            names = [family.property] if family.property else list(MERGE_PROPERTIES)
+            names = judged_properties(family, backend)
             if applies(family, backend) and (not only or any(name in only for name in names)):
                 jobs = list(family.plan(backend, effort))
                 chunks = [tuple(jobs[start : start + CHUNK]) for start in range(0, len(jobs), CHUNK)]
@@ -79,6 +79,13 @@ def applies(family: Family, backend: str) -> bool:
     if backend == "spec":
         return not (family.schedules or family.flags)
     return not (family.flags and backend == "sim:all-gather")
+
+
+def judged_properties(family: Family, backend: str) -> list[str]:
+    """Return the properties that a family is judged by; the spec has neither memory nor schedules."""
+    if family.property:
+        return [family.property]
+    return ["exact-order", "agreement"] if backend == "spec" else list(MERGE_PROPERTIES)
 
 
 def run_task(task: Task) -> TaskResult:
@@ -118,7 +125,7 @@ def _check_failure(check: Check, task: Task, trial: Trial) -> Failure:
 
 def _run_family(family: Family, task: Task, result: TaskResult) -> None:
     backend = make_backend(task.backend)
-    properties = [family.property] if family.property else list(MERGE_PROPERTIES)
+    properties = judged_properties(family, task.backend)
     for scenario, schedule in task.jobs:
         outcome = backend.run(scenario, schedule)
         result.count(properties, scenario.text())

@@ -18,7 +18,7 @@ from tiebreak.sim.schedulers.replay import Replay, decode
 from .judgement import Finding, judge
 from .scenario import Scenario
 
-ATTEMPTS = 150
+ATTEMPTS = 100
 """Largest number of executions that shrinking may take."""
 
 
