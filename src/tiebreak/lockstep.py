@@ -44,6 +44,10 @@ class _HeldScope:
         """Leave the language patched."""
 
 
+def _keep_language(_: Any) -> _HeldScope:
+    return _HeldScope()
+
+
 @contextmanager
 def held_language() -> Iterator[None]:
     """Patch Triton's language once for many launches.
@@ -53,7 +57,7 @@ def held_language() -> Iterator[None]:
     """
     scope = interpreter._patch_lang(_Language)
     try:
-        with mock.patch.object(interpreter, "_patch_lang", lambda _: _HeldScope()):
+        with mock.patch.object(interpreter, "_patch_lang", _keep_language):
             yield
     finally:
         scope.restore()

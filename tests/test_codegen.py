@@ -1,0 +1,120 @@
+"""Generated code of every kernel, per architecture: where the barriers and the scopes are.
+
+A process that runs kernels under the interpreter cannot compile them, so the
+compiler runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tiebreak import codegen
+from tiebreak.errors import InputError, MissingBackendError
+
+ARCHITECTURES = codegen.ARCHITECTURES
+NAMES = [specimen.name for specimen in codegen.specimens()]
+
+pytestmark = pytest.mark.codegen
+
+
+def compile_in_a_process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the module without the interpreter's switch."""
+    kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "tiebreak.codegen", *arguments]
+    return subprocess.run(
+        command, env={**kept, "COLUMNS": "200", **variables}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory) -> tuple[Path, str]:
+    """Folder with the PTX of all kernels, and the printed table."""
+    folder = tmp_path_factory.mktemp("ptx")
+    done = compile_in_a_process("--ptx", str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def operations(outcome: tuple[Path, str], name: str, architecture: int) -> list[str]:
+    """Return the barriers, atomics and accesses to global memory of a kernel, in text order."""
+    text = Path(outcome[0], f"{name}.sm_{architecture}.ptx").read_text()
+    return re.findall(r"^\s*(?:@\S+ )?((?:bar|barrier|atom|red|fence|ld\.global|st\.global)\b\S*)", text, re.M)
+
+
+def is_flag(operation: str, order: str) -> bool:
+    """Whether an operation is a flag access of system scope with an order."""
+    return {"sys", order} <= set(operation.split("."))
+
+
+def is_barrier(operation: str) -> bool:
+    """Whether an operation makes the threads of the CTA meet."""
+    return operation.startswith(("bar.sync", "barrier.sync"))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kernel_compiles(outcome, name, architecture):
+    text = Path(outcome[0], f"{name}.sm_{architecture}.ptx").read_text()
+    assert f".target sm_{architecture}" in text
+    assert re.search(rf"│ {re.escape(name)} +│ {architecture} ", outcome[1])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_publish_meets_between_the_row_count_and_the_release(outcome, architecture):
+    done = operations(outcome, "publish", architecture)
+    (release,) = [place for place, operation in enumerate(done) if is_flag(operation, "release")]
+    (store,) = [place for place, operation in enumerate(done) if operation.startswith("st.global")]
+    assert any(map(is_barrier, done[store:release]))
+    assert not [operation for operation in done if operation.startswith(("atom", "red")) and "sys" not in operation]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", ["wait", "wait_writable"])
+def test_waits_meet_after_the_last_acquire(outcome, name, architecture):
+    done = operations(outcome, name, architecture)
+    acquires = [place for place, operation in enumerate(done) if is_flag(operation, "acquire")]
+    assert acquires
+    assert any(map(is_barrier, done[acquires[-1] :]))
+    if name == "wait":
+        barrier = max(place for place, operation in enumerate(done) if is_barrier(operation) and place > acquires[-1])
+        later = [place for place, operation in enumerate(done) if operation == "ld.global.b64"]
+        assert any(place > acquires[-1] for place in later), "the row count is read after the flag"
+        first_barrier = next(place for place in range(acquires[-1], barrier + 1) if is_barrier(done[place]))
+        assert not [place for place in later if acquires[-1] < place < first_barrier]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_complete_acknowledges_to_every_rank_and_advances_last(outcome, architecture):
+    done = operations(outcome, "complete+acknowledge", architecture)
+    releases = [place for place, operation in enumerate(done) if is_flag(operation, "release")]
+    assert len(releases) == 8
+    assert is_barrier(done[-2])
+    assert done[-1].startswith("st.global")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_released_or_acquired_below_system_scope(outcome, name, architecture):
+    orders = {"release", "acquire", "acq_rel"}
+    ordered = [operation for operation in operations(outcome, name, architecture) if orders & set(operation.split("."))]
+    assert all("sys" in operation.split(".") for operation in ordered)
+
+
+def test_misuse_is_refused():
+    done = compile_in_a_process("--architectures", "sm_90")
+    assert (done.returncode, "architecture is 'sm_90'" in done.stderr) == (2, True)
+    done = compile_in_a_process("--architectures", "90", TRITON_INTERPRET="1")
+    assert (done.returncode, "TRITON_INTERPRET" in done.stderr) == (2, True)
+    with pytest.raises(InputError):
+        codegen._parse_architecture("80")
+
+
+def test_interpreted_kernels_are_refused():
+    with pytest.raises(MissingBackendError, match="TRITON_INTERPRET"):
+        codegen.compile_specimen(next(codegen.specimens()), 90)
