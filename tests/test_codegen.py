@@ -20,15 +20,17 @@ from tiebreak.errors import InputError, MissingBackendError
 ARCHITECTURES = codegen.ARCHITECTURES
 NAMES = [specimen.name for specimen in codegen.specimens()]
 
-pytestmark = pytest.mark.codegen
-
 
 def compile_in_a_process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the module without the interpreter's switch."""
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "tiebreak.codegen", *arguments]
     return subprocess.run(
-        command, env={**kept, "COLUMNS": "200", **variables}, capture_output=True, text=True, check=False
+        command,
+        env={**kept, "COLUMNS": "200", "TRITON_DEFAULT_FP_FUSION": "0", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
