@@ -12,7 +12,8 @@ modules in this order; each one uses only the ones above it:
 5. ``packing``: candidates as memory, the gathered layouts, localisation.
 6. ``merge``: local top-K, exchange and selection composed.
 7. ``theorem``: when exchanging K per rank is exact, checked exhaustively.
-8. ``exchange``: the flag protocol as a transition system, explored.
+8. ``protocol``: the flags and slots of the exchange, and its named variations.
+9. ``exchange``: that protocol as a transition system, explored.
 
 Every public operation is documented under the same four headings, present
 even when there is little to say: Meaning, Shapes, Errors, Source.  Import the

@@ -1,0 +1,361 @@
+"""Reading order 9 of 9: the exchange as a transition system, explored.
+
+A state is the memory of every rank and the position of its stream.  A step is
+one kernel of one rank, executed at once; ranks interleave freely and the
+kernels of a rank run in stream order.  That is sequential consistency at kernel
+granularity: which stores a release covers and how the programs of a kernel
+overlap is not modelled here.
+
+A waiting kernel is a step that is not enabled, so a system that can neither
+step nor is finished is deadlocked; a bounded wait turns that into an error
+record.  Every step advances a rank, so no run is endless, and freedom from
+deadlock means that every rank finishes.  An exchange may be an eager launch or
+a graph replay alike: its kernels get nothing from the host, and the variation
+with a frozen epoch shows what a host scalar would do.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tiebreak.errors import InputError
+
+from .protocol import VARIATIONS, Comparison, Discipline, Kernel, System, Verdict
+
+
+class Invariant(enum.Enum):
+    """What must hold in every run."""
+
+    UNREAD_KEPT = "no slot is overwritten before it was read"
+    OWN_EPOCH = "every selection reads its own epoch from every rank"
+    PROGRESS = "no rank waits for ever"
+
+
+class Part(NamedTuple):
+    """One source's part of an inbox slot: whose exchange it holds, and whether that was read."""
+
+    exchange: int
+    read: bool
+
+
+class Rank(NamedTuple):
+    """State of one rank.
+
+    ``exchange`` and ``position`` say where its stream stands; the exchange is
+    the true ordinal, which no kernel knows.  The rest is device memory.
+    """
+
+    exchange: int
+    position: int
+    counter: int
+    inbox: tuple[tuple[Part, ...], ...]
+    published: tuple[int, ...]
+    acknowledged: tuple[int, ...]
+
+
+State = tuple[Rank, ...]
+
+
+class Step(NamedTuple):
+    """One kernel of one rank, in its ``exchange``-th exchange."""
+
+    rank: int
+    kernel: Kernel
+    exchange: int
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} {self.kernel.value} {self.exchange}"
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Result of exploring a system.
+
+    Attributes:
+        system: What was explored.
+        states: Distinct states reached, up to the violation if there is one.
+        invariant: The invariant that breaks, None if none does.
+        schedule: A shortest schedule that breaks it, ending with the step that
+            does (or, for a deadlock, after which nothing can run).
+    """
+
+    system: System
+    states: int
+    invariant: Invariant | None = None
+    schedule: tuple[Step, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The consequence of the broken invariant."""
+        if self.invariant is None:
+            return Verdict.CORRECT
+        return Verdict.DEADLOCK if self.invariant is Invariant.PROGRESS else Verdict.WRONG_DATA
+
+    @property
+    def name(self) -> str:
+        """Variation and discipline."""
+        return f"{self.system.variation.name}, {self.system.discipline.value}"
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the verdict is the one stated."""
+        return self.verdict is self.system.stated
+
+    @property
+    def message(self) -> str:
+        """The verdict, with the schedule that shows it."""
+        if self.invariant is None:
+            return f"{self.verdict.value} in {self.states} states"
+        steps = "; ".join(str(step) for step in self.schedule)
+        return f"{self.verdict.value}, against '{self.invariant.value}', after {len(self.schedule)} steps: {steps}"
+
+
+def initial_state(system: System) -> State:
+    """State before the first exchange.
+
+    Meaning:
+        Flags and counters agree; the inboxes hold nothing that is worth
+        keeping.
+    Shapes:
+        One ``Rank`` per rank.
+    Errors:
+        None.
+    Source:
+        None; a convention.
+    """
+    flags = (system.variation.initial_epoch,) * system.world_size
+    inbox = ((Part(0, True),) * system.world_size,) * system.slots
+    return tuple(Rank(1, 0, system.variation.initial_epoch, inbox, flags, flags) for _ in range(system.world_size))
+
+
+def finished(system: System, state: State, rank: int) -> bool:
+    """Whether a rank has run all its exchanges.
+
+    Meaning:
+        Its stream is empty.
+    Shapes:
+        None.
+    Errors:
+        None.
+    Source:
+        None; a convention.
+    """
+    return state[rank].exchange > system.exchanges_of(rank)
+
+
+def enabled(system: System, state: State, rank: int) -> bool:
+    """Whether the next kernel of a rank can run.
+
+    Meaning:
+        Always, except for the two waits, which need every flag of the rank's
+        own memory to have reached the target, and for a finished rank.
+    Shapes:
+        None.
+    Errors:
+        None.
+    Source:
+        Half-range comparison as in the symmetric barrier of NCCL
+        (https://github.com/NVIDIA/nccl).
+    """
+    if finished(system, state, rank):
+        return False
+    own = state[rank]
+    kernel, epoch = system.program[own.position], _epoch(system, own)
+    if kernel is Kernel.WAIT:
+        return all(_reached(system, flag, epoch) for flag in own.published)
+    if kernel is Kernel.WAIT_WRITABLE:
+        return all(_reached(system, flag, _wrap(system, epoch - 1)) for flag in own.acknowledged)
+    return True
+
+
+def step(system: System, state: State, rank: int) -> tuple[State, Invariant | None]:
+    """Run the next kernel of one rank.
+
+    Meaning:
+        The state afterwards, and the invariant that the kernel broke, if any:
+        ``UNREAD_KEPT`` by a store into a part that its owner has not selected
+        from, ``OWN_EPOCH`` by a selection that meets another exchange.
+    Shapes:
+        None.
+    Errors:
+        ``InputError`` when the kernel is not enabled.
+    Source:
+        The table at the top of ``protocol``.
+    """
+    if not enabled(system, state, rank):
+        raise InputError("rank", value=rank, limit="its next kernel cannot run in this state")
+    kernel = system.program[state[rank].position]
+    ranks = list(state)
+    broken = _EFFECTS[kernel](system, ranks, rank) if kernel in _EFFECTS else None
+    own = ranks[rank]
+    last = own.position == len(system.program) - 1
+    ranks[rank] = own._replace(exchange=own.exchange + last, position=0 if last else own.position + 1)
+    return tuple(ranks), broken
+
+
+def explore(system: System, invariants: Collection[Invariant] = tuple(Invariant)) -> Exploration:
+    """Explore every interleaving, breadth first.
+
+    Meaning:
+        Visits every reachable state once and stops at the first violation of
+        one of ``invariants``; breadth first, so no schedule to any of them is
+        shorter.  Leaving out ``UNREAD_KEPT`` asks what an overwrite leads to.
+    Shapes:
+        None.
+    Errors:
+        None.
+    Source:
+        Explicit-state search.  ``acknowledged`` reaches as many states as the
+        protocol of https://github.com/vllm-project/vllm/pull/47348 (118 for 2
+        ranks and 3 exchanges, 375 for 3 ranks and 2): the same dependences,
+        with the flags at the reader instead of the writer.
+    """
+    start = initial_state(system)
+    origin: dict[State, tuple[State, Step] | None] = {start: None}
+    queue = deque([start])
+    while queue:
+        state = queue.popleft()
+        for taken, after, broken in _successors(system, state):
+            if broken in invariants:
+                return Exploration(system, len(origin), broken, (*_path(origin, state), taken))
+            if after in origin:
+                continue
+            origin[after] = (state, taken)
+            if Invariant.PROGRESS in invariants and _stuck(system, after):
+                return Exploration(system, len(origin), Invariant.PROGRESS, _path(origin, after))
+            queue.append(after)
+    return Exploration(system, len(origin))
+
+
+def check_variations(world_size: int = 2, exchanges: int = 3) -> tuple[Exploration, ...]:
+    """Explore every variation under every discipline it applies to.
+
+    Meaning:
+        One exploration each; the model stands when all are as stated, which
+        includes that every faulty variation is found faulty.
+    Shapes:
+        None.
+    Errors:
+        ``InputError`` for sizes below 1.
+    Source:
+        Each fault is one of public record: a missing or early acknowledgement
+        and an early publish (https://github.com/vllm-project/vllm/pull/47348),
+        an epoch frozen by capture (https://github.com/ROCm/aiter/pull/3928),
+        one slot for every replay (https://github.com/local-inference-lab/b12x/pull/101),
+        a collective that one rank skips (https://github.com/local-inference-lab/vllm/pull/37).
+    """
+    return tuple(
+        explore(System(discipline, variation, world_size, exchanges))
+        for variation in VARIATIONS
+        for discipline, stated in zip(Discipline, (variation.alternating, variation.acknowledged), strict=True)
+        if stated is not None
+    )
+
+
+def _wrap(system: System, value: int) -> int:
+    """Value of a signed counter of the system's width."""
+    half = 1 << (system.variation.counter_bits - 1)
+    return (value + half) % (2 * half) - half
+
+
+def _epoch(system: System, own: Rank) -> int:
+    """Epoch that a kernel of the rank computes."""
+    counter = system.variation.initial_epoch if system.variation.frozen_epoch else own.counter
+    return _wrap(system, counter + 1)
+
+
+def _reached(system: System, flag: int, target: int) -> bool:
+    if system.variation.comparison is Comparison.EQUAL:
+        return flag == target
+    if system.variation.comparison is Comparison.PLAIN:
+        return flag >= target
+    return _wrap(system, flag - target) >= 0
+
+
+def _store(ranks: list[Rank], owner: int, slot: int, source: int, exchange: int) -> Invariant | None:
+    """Write one part of one rank's slot."""
+    inbox = list(ranks[owner].inbox)
+    lost = not inbox[slot][source].read
+    inbox[slot] = (*inbox[slot][:source], Part(exchange, False), *inbox[slot][source + 1 :])
+    ranks[owner] = ranks[owner]._replace(inbox=tuple(inbox))
+    return Invariant.UNREAD_KEPT if lost else None
+
+
+def _pack(system: System, ranks: list[Rank], rank: int) -> Invariant | None:
+    own = ranks[rank]
+    return _store(ranks, rank, _epoch(system, own) % system.slots, rank, own.exchange)
+
+
+def _push(system: System, ranks: list[Rank], rank: int) -> Invariant | None:
+    slot = _epoch(system, ranks[rank]) % system.slots
+    content = ranks[rank].inbox[slot][rank].exchange
+    peers = (peer for peer in range(system.world_size) if peer != rank)
+    broken = [_store(ranks, peer, slot, rank, content) for peer in peers]
+    return next((invariant for invariant in broken if invariant is not None), None)
+
+
+def _publish(system: System, ranks: list[Rank], rank: int) -> None:
+    epoch = _epoch(system, ranks[rank])
+    for peer, other in enumerate(ranks):
+        flags = other.published
+        ranks[peer] = other._replace(published=(*flags[:rank], epoch, *flags[rank + 1 :]))
+
+
+def _select(system: System, ranks: list[Rank], rank: int) -> Invariant | None:
+    own = ranks[rank]
+    slot = _epoch(system, own) % system.slots
+    inbox = list(own.inbox)
+    inbox[slot] = tuple(part._replace(read=True) for part in inbox[slot])
+    ranks[rank] = own._replace(inbox=tuple(inbox))
+    fresh = all(part.exchange == own.exchange for part in own.inbox[slot])
+    return None if fresh else Invariant.OWN_EPOCH
+
+
+def _acknowledge(system: System, ranks: list[Rank], rank: int) -> None:
+    epoch = _epoch(system, ranks[rank])
+    for peer, other in enumerate(ranks):
+        flags = other.acknowledged
+        ranks[peer] = other._replace(acknowledged=(*flags[:rank], epoch, *flags[rank + 1 :]))
+
+
+def _complete(system: System, ranks: list[Rank], rank: int) -> None:
+    if system.acknowledges and Kernel.ACKNOWLEDGE not in system.program:
+        _acknowledge(system, ranks, rank)
+    ranks[rank] = ranks[rank]._replace(counter=_epoch(system, ranks[rank]))
+
+
+_EFFECTS: dict[Kernel, Callable[[System, list[Rank], int], Invariant | None]] = {
+    Kernel.PACK: _pack,
+    Kernel.PUSH: _push,
+    Kernel.PUBLISH: _publish,
+    Kernel.SELECT: _select,
+    Kernel.ACKNOWLEDGE: _acknowledge,
+    Kernel.COMPLETE: _complete,
+}
+"""What each kernel changes; the waits change nothing."""
+
+
+def _successors(system: System, state: State) -> Iterator[tuple[Step, State, Invariant | None]]:
+    for rank, own in enumerate(state):
+        if enabled(system, state, rank):
+            after, broken = step(system, state, rank)
+            yield Step(rank, system.program[own.position], own.exchange), after, broken
+
+
+def _stuck(system: System, state: State) -> bool:
+    ranks = range(system.world_size)
+    done = all(finished(system, state, rank) for rank in ranks)
+    return not done and not any(enabled(system, state, rank) for rank in ranks)
+
+
+def _path(origin: dict[State, tuple[State, Step] | None], state: State) -> tuple[Step, ...]:
+    """Schedule from the initial state to a state."""
+    steps = []
+    while (link := origin[state]) is not None:
+        state, taken = link
+        steps.append(taken)
+    return tuple(reversed(steps))
