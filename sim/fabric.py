@@ -115,7 +115,9 @@ class SimulatedFabric:
                 target.copy_(torch.stack(parts).reshape(target.shape))
                 memory.register(target, name=f"r{rank}.gathered", rank=rank).initialise(target)
 
-        self._machine.enqueue(self.rank, self._machine.current_stream[self.rank], Collective("all-gather", (output, input), finish))
+        self._machine.enqueue(
+            self.rank, self._machine.current_stream[self.rank], Collective("all-gather", (output, input), finish)
+        )
 
     def synchronize(self) -> None:
         """Wait until this rank's device is idle."""

@@ -14,9 +14,10 @@ a version lacks are left out.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import triton.language as tl
@@ -36,7 +37,7 @@ _session: list[Operations] = []
 class _Language:
     """Stands in for a kernel whose globals name the whole language, so that all of it is patched."""
 
-    __globals__ = {"tl": tl, "core": tl.core}
+    __globals__: ClassVar[dict[str, Any]] = {"tl": tl, "core": tl.core}
 
 
 def active() -> Operations | None:
@@ -58,7 +59,7 @@ def open_session(machine: Machine) -> Iterator[None]:
             remedy="set TRITON_INTERPRET=1 in the environment before triton is imported",
         )
     scope = interpreter._patch_lang(_Language)
-    patches = [
+    patches: list[tuple[Any, dict[str, Callable[..., Any]]]] = [
         (interpreter.InterpreterBuilder, _builder_hooks()),
         (interpreter.InterpretedFunction, {"run": _run}),
         (interpreter, {"_patch_lang": lambda fn: scope}),
@@ -85,25 +86,32 @@ def _enter(program: Program) -> None:
     interpreter.interpreter_builder.set_grid_idx(*program.index)
 
 
-def _builder_hooks() -> dict[str, Callable[..., Any]]:
-    """Return a replacement for each memory operation that this Triton's builder has."""
-    makers = {
-        "create_masked_load": _hook_load,
-        "create_masked_store": _hook_store,
-        "create_atomic_rmw": _hook_rmw,
-        "create_atomic_cas": _hook_cas,
-        "create_atomic_load": _hook_atomic_load,
-        "create_atomic_store": _hook_atomic_store,
-        "create_atomic_poll": _hook_atomic_poll,
-        "create_barrier": _hook_barrier,
-    }
-    builder = interpreter.InterpreterBuilder
-    return {name: make(getattr(builder, name)) for name, make in makers.items() if hasattr(builder, name)}
+Handler = Callable[..., Any]
+"""Handles one builder method: (operations, perform, arguments of the method) -> its result."""
 
-
-def _program() -> Operations | None:
-    operations = active()
-    return operations if operations is not None and operations.machine.program is not None else None
+_HANDLERS: dict[str, Handler] = {
+    "create_masked_load": lambda operations, perform, ptrs, mask, *_: operations.load(ptrs, mask, perform),
+    "create_masked_store": lambda operations, perform, ptrs, value, mask, *_: operations.store(
+        ptrs, mask, value, perform
+    ),
+    "create_atomic_rmw": lambda operations, perform, op, ptr, value, mask, sem, scope: operations.rmw(
+        _name(op), ptr, value, mask, _name(sem), _name(scope), perform
+    ),
+    "create_atomic_cas": lambda operations, perform, ptr, compare, value, sem, scope: operations.cas(
+        ptr, compare, _name(sem), _name(scope), perform
+    ),
+    "create_atomic_load": lambda operations, perform, ptr, mask, sem, scope: operations.atomic_load(
+        ptr, mask, _name(sem), _name(scope)
+    ),
+    "create_atomic_store": lambda operations, perform, ptr, value, mask, sem, scope: operations.atomic_store(
+        ptr, value, mask, _name(sem), _name(scope)
+    ),
+    "create_atomic_poll": lambda operations, perform, ptr, expected, timeout_ns, sem, scope: interpreter.TensorHandle(
+        operations.atomic_poll(ptr, expected, timeout_ns is not None, _name(sem), _name(scope)), tl.int1
+    ),
+    "create_barrier": lambda operations, perform: operations.barrier(),
+}
+"""Memory operations of the builder; a Triton version may lack some."""
 
 
 def _name(enum: Any) -> str:
@@ -111,90 +119,25 @@ def _name(enum: Any) -> str:
     return str(getattr(enum, "name", enum)).lower()
 
 
-def _hook_load(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any) -> Any:
-        operations = _program()
-        perform = lambda: original(self, ptrs, mask, other, *rest)  # noqa: E731
-        if operations is None:
+def _builder_hooks() -> dict[str, Callable[..., Any]]:
+    """Return a replacement for each memory operation that this Triton's builder has."""
+    builder = interpreter.InterpreterBuilder
+    return {
+        name: _hook(getattr(builder, name), handler) for name, handler in _HANDLERS.items() if hasattr(builder, name)
+    }
+
+
+def _hook(original: Callable[..., Any], handler: Handler) -> Callable[..., Any]:
+    """Return a builder method that asks ``handler`` while a program runs, and ``original`` otherwise."""
+
+    def hooked(self: Any, *arguments: Any) -> Any:
+        operations = active()
+        perform = functools.partial(original, self, *arguments)
+        if operations is None or operations.machine.program is None:
             return perform()
-        return operations.load(ptrs, mask, perform)
+        return handler(operations, perform, *arguments)
 
-    return create_masked_load
-
-
-def _hook_store(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        operations = _program()
-        perform = lambda: original(self, ptrs, value, mask, *rest)  # noqa: E731
-        if operations is None:
-            return perform()
-        return operations.store(ptrs, mask, value, perform)
-
-    return create_masked_store
-
-
-def _hook_rmw(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create_atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        operations = _program()
-        perform = lambda: original(self, op, ptr, val, mask, sem, scope)  # noqa: E731
-        if operations is None:
-            return perform()
-        return operations.rmw(_name(op), ptr, val, mask, _name(sem), _name(scope), perform)
-
-    return create_atomic_rmw
-
-
-def _hook_cas(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create_atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
-        operations = _program()
-        perform = lambda: original(self, ptr, cmp, val, sem, scope)  # noqa: E731
-        if operations is None:
-            return perform()
-        return operations.cas(ptr, cmp, _name(sem), _name(scope), perform)
-
-    return create_atomic_cas
-
-
-def _hook_atomic_load(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create_atomic_load(self: Any, ptr: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        operations = _program()
-        if operations is None:
-            return original(self, ptr, mask, sem, scope)
-        return operations.atomic_load(ptr, mask, _name(sem), _name(scope))
-
-    return create_atomic_load
-
-
-def _hook_atomic_store(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create_atomic_store(self: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        operations = _program()
-        if operations is None:
-            return original(self, ptr, val, mask, sem, scope)
-        return operations.atomic_store(ptr, val, mask, _name(sem), _name(scope))
-
-    return create_atomic_store
-
-
-def _hook_atomic_poll(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create_atomic_poll(self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
-        operations = _program()
-        if operations is None:
-            return original(self, ptr, expected, timeout_ns, sem, scope)
-        found = operations.atomic_poll(ptr, expected, timeout_ns is not None, _name(sem), _name(scope))
-        return interpreter.TensorHandle(found, tl.int1)
-
-    return create_atomic_poll
-
-
-def _hook_barrier(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create_barrier(self: Any) -> None:
-        operations = _program()
-        if operations is None:
-            original(self)
-        else:
-            operations.barrier()
-
-    return create_barrier
+    return hooked
 
 
 def _run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
@@ -229,4 +172,3 @@ def _empty(*args: Any, **kwargs: Any) -> torch.Tensor:
         poison(tensor)
         operations.adopt_fresh(tensor)
     return tensor
-

@@ -162,7 +162,7 @@ class Machine:
     def _take(self, scheduler: Scheduler, enabled: Sequence[Agent]) -> None:
         before = self.current
         preferred = continue_or_first(enabled, before)
-        chosen = preferred if len(enabled) == 1 else scheduler.choose(self.step, enabled, before)
+        chosen = scheduler.choose(self.step, enabled, before)
         if chosen is not preferred:
             self._deviations[self.step] = chosen.name
             self._outcome.switches += before in enabled
@@ -273,7 +273,9 @@ class Machine:
         leader, lanes = Party(base, stream.rank, base), Party(base + 1, stream.rank, base)
         self.observer.name(leader, f"{agent.name} leader")
         self.observer.name(lanes, f"{agent.name} lanes")
-        program = Program(agent, launch.kernel, index, launch.grid, leader, lanes, stream.clock.copy(), stream.clock.copy())
+        program = Program(
+            agent, launch.kernel, index, launch.grid, leader, lanes, stream.clock.copy(), stream.clock.copy()
+        )
         program.leader_clock.tick(leader.component)
         program.lanes_clock.tick(lanes.component)
         return program

@@ -123,6 +123,6 @@ class Memory:
 def poison(tensor: torch.Tensor) -> None:
     """Fill ``tensor`` with the poison pattern, bytes beyond a multiple of 4 with 0xA5."""
     storage = tensor.untyped_storage()
-    raw = torch.tensor([], dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
+    raw = torch.tensor([], dtype=torch.uint8).set_(storage)
     pattern = torch.tensor([0xA5, 0xA5, 0xA5, 0x7F], dtype=torch.uint8)
     raw.copy_(pattern.repeat(raw.numel() // 4 + 1)[: raw.numel()])

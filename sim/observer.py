@@ -95,7 +95,9 @@ class Observer:
         """Remember the printed name of a component."""
         self._names[party.component] = name
 
-    def touch(self, pointers: AddressArray, mask: npt.NDArray[np.bool_], itemsize: int) -> tuple[Touch | None, int | None]:
+    def touch(
+        self, pointers: AddressArray, mask: npt.NDArray[np.bool_], itemsize: int
+    ) -> tuple[Touch | None, int | None]:
         """Resolve the addresses of an operation; return it, or the address that lies nowhere."""
         flat = np.asarray(pointers, dtype=np.uint64).reshape(-1)
         active = np.broadcast_to(np.asarray(mask, dtype=bool), np.shape(pointers)).reshape(-1)
@@ -127,7 +129,16 @@ class Observer:
                 self._messages.pop(address, None)
 
     def atomic(
-        self, program: Program, touch: Touch, sem: str, strength: int, *, used: bool, writes: bool, site: Site, step: int
+        self,
+        program: Program,
+        touch: Touch,
+        sem: str,
+        strength: int,
+        *,
+        used: bool,
+        writes: bool,
+        site: Site,
+        step: int,
     ) -> None:
         """Account for an atomic: barriers of the lowering, acquire, access, release."""
         acquires, releases = sem in ("acquire", "acq_rel"), sem in ("release", "acq_rel")

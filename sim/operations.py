@@ -102,7 +102,9 @@ class Operations:
 
     # -- atomics -------------------------------------------------------------------------------------------------
 
-    def rmw(self, op: str, pointers: Any, value: Any, mask: Any, sem: str, scope: str, perform: Callable[[], Any]) -> Any:
+    def rmw(
+        self, op: str, pointers: Any, value: Any, mask: Any, sem: str, scope: str, perform: Callable[[], Any]
+    ) -> Any:
         """Perform an atomic read-modify-write."""
         given = np.asarray(value.data)
 
@@ -146,10 +148,7 @@ class Operations:
             found = _peek(pointers, active) == np.asarray(expected.data)
             gives_up = bounded and self.machine.settings.tolerate_stalls and self._agent.patient
             read = "relaxed" if not found.all() else sem
-            handle = interpreter.TensorHandle(found, pointers.get_element_ty())
-            self._atomic(
-                "atomic poll", pointers, active, read, scope, lambda handle=handle: handle, lambda current: True, False
-            )
+            self._atomic("atomic poll", pointers, active, read, scope, lambda: None, lambda current: True, False)
             found = _peek(pointers, active) == np.asarray(expected.data)
             if found.all() or gives_up:
                 return np.asarray(found, dtype=bool)
@@ -216,7 +215,9 @@ class Operations:
         touch, bad = self.machine.observer.touch(pointers.data, mask, itemsize)
         if bad is not None:
             near = self.machine.memory.nearest(bad)
-            message = f"{self._program.agent.name} accesses {itemsize} bytes at {near}, outside every allocation, at {site}"
+            message = (
+                f"{self._program.agent.name} accesses {itemsize} bytes at {near}, outside every allocation, at {site}"
+            )
             self.machine.report(Violation("out-of-bounds", message, self.machine.step))
             self.machine.halt()
         return touch

@@ -86,9 +86,7 @@ class _History:
         self.latest = np.repeat(self.latest, factor)
         self.lane = np.repeat(self.lane, factor)
         self.crowd = {
-            granule * factor + part: list(entries)
-            for granule, entries in self.crowd.items()
-            for part in range(factor)
+            granule * factor + part: list(entries) for granule, entries in self.crowd.items() for part in range(factor)
         }
 
 
@@ -226,6 +224,12 @@ class Shadow:
     def _conflict(self, index: int, lane: int, granule: int) -> Conflict:
         operation = self._operations[index]
         access = Access(
-            operation.party, self._times[index], lane, operation.tile, operation.strength, operation.site, operation.writes
+            operation.party,
+            self._times[index],
+            lane,
+            operation.tile,
+            operation.strength,
+            operation.site,
+            operation.writes,
         )
         return Conflict(access, granule * self.granule)

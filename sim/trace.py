@@ -102,7 +102,9 @@ def fold_spins(events: Sequence[Event]) -> list[tuple[Event, int]]:
 def _columns(rows: Sequence[tuple[Event, int]], ranks: int) -> list[str]:
     """Lay rows out in one column per rank."""
     cells = [(event.step, event.rank, event.text() + (f" (x{count})" if count > 1 else "")) for event, count in rows]
-    widths = [max([len(f"rank {rank}")] + [len(text) for _, owner, text in cells if owner == rank]) for rank in range(ranks)]
+    widths = [
+        max([len(f"rank {rank}")] + [len(text) for _, owner, text in cells if owner == rank]) for rank in range(ranks)
+    ]
     header = "  step | " + " | ".join(f"rank {rank}".ljust(width) for rank, width in enumerate(widths))
     lines = [header.rstrip(), "-" * len(header)]
     for step, owner, text in cells:

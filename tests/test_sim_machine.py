@@ -162,7 +162,7 @@ def test_a_bounded_search_says_that_it_was_cut() -> None:
 
 
 def test_a_schedule_of_another_program_is_refused() -> None:
-    with pytest.raises(ReplayError, match="step 3 .* is 'r9.p0'"):
+    with pytest.raises(ReplayError, match=r"step 3 .* is 'r9.p0'"):
         execute([race_to_append] * 2, "replay:3:r9.p0")
 
 

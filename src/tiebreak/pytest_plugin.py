@@ -20,7 +20,7 @@ DEFAULT_BACKENDS = ["spec", "sim"]
 DEFAULT_RANKS = [2, 3]
 DEFAULT_SCHEDULES = ["round-robin", "random:1", "pct:1:1:3"]
 
-_OPTIONS = {
+_OPTIONS: dict[str, tuple[str, list[Any], type, str]] = {
     "backend": ("--backend", DEFAULT_BACKENDS, str, "backend to run against; repeatable (spec, sim, sim:<transport>)"),
     "world_size": ("--ranks", DEFAULT_RANKS, int, "world size; repeatable"),
     "schedule": ("--schedule", DEFAULT_SCHEDULES, str, "scheduler, for example random:SEED or replay:...; repeatable"),
@@ -36,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def chosen(config: pytest.Config, fixture: str) -> list[Any]:
     """Return the values that a fixture takes in this run."""
-    return config.getoption(f"tiebreak_{fixture}") or list(_OPTIONS[fixture][1])
+    given: list[Any] = config.getoption(f"tiebreak_{fixture}") or []
+    return given or _OPTIONS[fixture][1]
 
 
 def backend_names(config: pytest.Config) -> list[str]:

@@ -40,4 +40,6 @@ class SpecBackend:
             merge.merge(case.scores, case.local_indices, layout, scenario.k, scenario.preset, case.row_starts)
             for case in draw_cases(scenario)
         ]
-        return Outcome([[np.array(output) for output in outputs] for _ in range(scenario.ranks)], [None] * scenario.ranks)
+        return Outcome(
+            [[np.array(output) for output in outputs] for _ in range(scenario.ranks)], [None] * scenario.ranks
+        )

@@ -210,5 +210,3 @@ class _HostProgram:
         if case.row_starts is not None:
             starts = fabric.upload(torch.from_numpy(case.row_starts[rank][:rows]), f"starts{epoch}")
         return scores, indices, starts
-
-

@@ -60,8 +60,9 @@ _PROTOCOL = (
         edits=(
             _exchange(
                 _PUBLISH.format("release", "sys"),
-                _PUBLISH.format("release", "sys") + "\n        acknowledged = (base + rows_offset + 256)"
-                '.to(tl.pointer_type(tl.int64))\n        tl.atomic_xchg(acknowledged + rank, epoch, sem="release", scope="sys")',
+                _PUBLISH.format("release", "sys")
+                + "\n        acknowledged = (base + rows_offset + 256).to(tl.pointer_type(tl.int64))\n        "
+                + _ACKNOWLEDGE.format("release", "sys"),
             ),
         ),
         scenario=_ACKNOWLEDGED,
@@ -123,14 +124,24 @@ _PROTOCOL = (
         name="fallback-decided-alone",
         rule="all ranks fall back together, or none does",
         source="https://github.com/vllm-project/vllm/issues/45800",
-        edits=(Edit("workspace", "    if not failures:\n        return buffer", "    if buffer is not None:\n        return buffer"),),
+        edits=(
+            Edit(
+                "workspace",
+                "    if not failures:\n        return buffer",
+                "    if buffer is not None:\n        return buffer",
+            ),
+        ),
         scenario=Scenario(rows=1, k=2, local=2, length=6, epochs=2, fault="rendezvous"),
     ),
     Mutant(
         name="geometry-not-agreed",
         rule="ranks that disagree on the geometry all raise",
         source="https://github.com/sgl-project/sglang/pull/11275",
-        edits=(Edit("geometry", "if differences or isinstance(geometry, Exception):", "if isinstance(geometry, Exception):"),),
+        edits=(
+            Edit(
+                "geometry", "if differences or isinstance(geometry, Exception):", "if isinstance(geometry, Exception):"
+            ),
+        ),
         scenario=Scenario(rows=1, k=2, local=2, length=6, epochs=2, fault="geometry"),
     ),
     Mutant(
@@ -151,7 +162,8 @@ _PROTOCOL = (
         source="https://github.com/triton-lang/triton/pull/10816",
         edits=(
             _exchange(
-                "        tl.debug_barrier()\n        tl.store(state + EPOCH, epoch)", "        tl.store(state + EPOCH, epoch)"
+                "        tl.debug_barrier()\n        tl.store(state + EPOCH, epoch)",
+                "        tl.store(state + EPOCH, epoch)",
             ),
         ),
         scenario=_ALTERNATING,

@@ -33,15 +33,19 @@ def _run(captured: CapturedInput, path: Path, effort: Effort, backend: Backend) 
     trials = list(_trials(captured, effort, backend))
     wrong = next((trial for trial in trials if trial.message), None)
     ranks = " ".join(f"--ranks {rank}" for rank in effort.ranks)
-    failures = () if wrong is None else (
-        Failure(
-            property="captured-input",
-            backend=backend.name,
-            message=f"{wrong.label}: {wrong.message}",
-            schedule="",
-            table="",
-            replay=f"tiebreak verify --input {path} --backend {backend.name} --preset {effort.preset} {ranks}",
-        ),
+    failures = (
+        ()
+        if wrong is None
+        else (
+            Failure(
+                property="captured-input",
+                backend=backend.name,
+                message=f"{wrong.label}: {wrong.message}",
+                schedule="",
+                table="",
+                replay=f"tiebreak verify --input {path} --backend {backend.name} --preset {effort.preset} {ranks}",
+            ),
+        )
     )
     return Cell(
         property="captured-input",

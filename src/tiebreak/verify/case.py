@@ -23,7 +23,18 @@ Scores = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int32]
 
 SPECIALS = np.array(
-    [0xFFC00000, 0x7FC00000, 0x7F800000, 0xFF800000, 0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x3F800000, 0xBF800000],
+    [
+        0xFFC00000,
+        0x7FC00000,
+        0x7F800000,
+        0xFF800000,
+        0x00000000,
+        0x80000000,
+        0x00000001,
+        0x80000001,
+        0x3F800000,
+        0xBF800000,
+    ],
     dtype=np.uint32,
 ).view(np.float32)
 """NaN of both signs, both infinities, both zeros, both smallest subnormals, 1 and -1."""

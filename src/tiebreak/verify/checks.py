@@ -39,6 +39,9 @@ class Check:
         meaning: The property in one sentence.
         run: Yields the trials for a backend and an effort.
         spec_only: Whether it concerns the spec alone.
+
+    A check that is not about the spec alone concerns single kernels, which do
+    not depend on the transport: it runs on one of the simulated backends.
     """
 
     property: str
@@ -128,8 +131,9 @@ def _compare_localised(ids: Ids, rank: int, ranks: int, interleave: int, local: 
         owned = [one for one in given if one >= 0 and one // interleave % ranks == rank]
         positions = [one // (interleave * ranks) * interleave + one % interleave for one in owned]
         expected = positions + [-1] * (len(given) - len(positions))
-        if local[row].tolist() != expected or counts[row] != len(owned):
-            return f"rank {rank} row {row}: expected {len(owned)} of {expected}, got {counts[row]} of {local[row].tolist()}"
+        actual = local[row].tolist()
+        if actual != expected or counts[row] != len(owned):
+            return f"rank {rank} row {row}: expected {len(owned)} in {expected}, got {counts[row]} in {actual}"
     return ""
 
 
@@ -140,7 +144,11 @@ def check_real_input(backend: Backend, effort: Effort) -> Iterator[Trial]:
 
 
 def check_scores(
-    backend: Backend, effort: Effort, scores: Scores, lengths: np.ndarray[tuple[int, ...], np.dtype[np.int32]], name: str
+    backend: Backend,
+    effort: Effort,
+    scores: Scores,
+    lengths: np.ndarray[tuple[int, ...], np.dtype[np.int32]],
+    name: str,
 ) -> Iterator[Trial]:
     """Shard given scores over the ranks, select on every backend, and compare with the whole row."""
     k = min(256, scores.shape[1])
@@ -179,5 +187,7 @@ CHECKS = (
     Check("localise", "the ranks' shares of a merged row partition it, in order", check_localise),
     Check("real-input", "captured indexer scores give the ids of the unsharded row", check_real_input),
     Check("theorem", "k per rank suffices for ids under one total order, and for scores always", check_theorem, True),
-    Check("protocol-model", "the exchange keeps its invariants, and every named variation breaks one", check_model, True),
+    Check(
+        "protocol-model", "the exchange keeps its invariants, and every named variation breaks one", check_model, True
+    ),
 )

@@ -192,9 +192,23 @@ def plan_faults(backend: str, effort: Effort) -> Plan:
 
 FAMILIES = (
     Family("", "", plan_merges),
-    Family("public-layouts", "every world size and interleave in public use, empty shards, no rows, ids above 2^24", plan_layouts),
-    Family("real-exchange", "captured indexer scores come out of the whole exchange as of the unsharded row", plan_captured),
-    Family("graph-replay", "a captured merge replays correctly with fresh data every time", plan_replays, schedules=True),
+    Family(
+        "public-layouts",
+        "every world size and interleave in public use, empty shards, no rows, ids above 2^24",
+        plan_layouts,
+    ),
+    Family(
+        "real-exchange", "captured indexer scores come out of the whole exchange as of the unsharded row", plan_captured
+    ),
+    Family(
+        "graph-replay", "a captured merge replays correctly with fresh data every time", plan_replays, schedules=True
+    ),
     Family("epoch-wrap", "counters survive the turn-over of their range", plan_wraps, flags=True, schedules=True),
-    Family("faults-named", "survivors of a fault end in the error that names it, with no ids returned", plan_faults, flags=True, schedules=True),
+    Family(
+        "faults-named",
+        "survivors of a fault end in the error that names it, with no ids returned",
+        plan_faults,
+        flags=True,
+        schedules=True,
+    ),
 )

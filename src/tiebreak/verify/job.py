@@ -32,7 +32,7 @@ from .mutation import mutated_backend, run_mutant
 from .runner import collect_cells, default_workers, plan_tasks, property_names, run_in_workers, run_task
 from .scenario import parse_scenario
 
-ROUNDS = {"quick": 1, "default": 6, "deep": 60}
+ROUNDS = {"quick": 1, "default": 3, "deep": 60}
 """Rounds per effort; the default fills about two minutes on two cores."""
 
 TARGET_EXAMPLES = {"quick": 100, "default": 500, "deep": 20_000}
@@ -79,7 +79,9 @@ class Request:
         """
         for ranks in self.ranks:
             if not 1 <= ranks <= 16:
-                raise InputError("--ranks", value=ranks, limit="from 1 to 16 ranks", remedy="choose a size in that range")
+                raise InputError(
+                    "--ranks", value=ranks, limit="from 1 to 16 ranks", remedy="choose a size in that range"
+                )
         return Effort(
             seed=self.seed,
             preset=resolve_preset(self.preset).name,

@@ -78,17 +78,17 @@ def _judge_results(scenario: Scenario, outcome: Outcome) -> Iterator[Finding]:
         yield from _compare(epoch, case, rows)
 
 
-def _compare(epoch: int, case: MergeCase, rows: list[np.ndarray[tuple[int, ...], np.dtype[np.int32]]]) -> Iterator[Finding]:
+def _compare(
+    epoch: int, case: MergeCase, rows: list[np.ndarray[tuple[int, ...], np.dtype[np.int32]]]
+) -> Iterator[Finding]:
     for rank, actual in enumerate(rows):
         wrong = np.flatnonzero((actual != case.expected).any(axis=1)) if case.expected.size else np.zeros(0, dtype=int)
         if actual.shape != case.expected.shape:
             yield Finding("exact-order", f"rank {rank} returned shape {actual.shape}, not {case.expected.shape}")
         elif wrong.size:
             row = int(wrong[0])
-            yield Finding(
-                "exact-order",
-                f"rank {rank}, epoch {epoch}, row {row}: expected {case.expected[row].tolist()}, got {actual[row].tolist()}",
-            )
+            both = f"expected {case.expected[row].tolist()}, got {actual[row].tolist()}"
+            yield Finding("exact-order", f"rank {rank}, epoch {epoch}, row {row}: {both}")
 
 
 def _judge_geometry(scenario: Scenario, outcome: Outcome) -> Iterator[Finding]:
@@ -110,9 +110,7 @@ def _judge_timeout(scenario: Scenario, outcome: Outcome) -> Iterator[Finding]:
     yield from _judge_peer_errors(scenario, outcome, PeerTimeoutError, range(scenario.ranks - 1))
 
 
-def _judge_peer_errors(
-    scenario: Scenario, outcome: Outcome, kind: type[PeerError], ranks: range
-) -> Iterator[Finding]:
+def _judge_peer_errors(scenario: Scenario, outcome: Outcome, kind: type[PeerError], ranks: range) -> Iterator[Finding]:
     faulty = scenario.ranks - 1
     for rank in ranks:
         error = outcome.errors[rank]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -60,10 +61,11 @@ class TaskResult:
 def plan_tasks(backends: Sequence[str], effort: Effort, only: Sequence[str] = ()) -> list[Task]:
     """Return all tasks of a run, or those that say something about the properties ``only``."""
     tasks: list[Task] = []
+    kernels = next((backend for backend in backends if backend != "spec"), "")
     for backend in backends:
         for index, check in enumerate(CHECKS):
             wanted = not only or check.property in only
-            if wanted and (backend == "spec" or not check.spec_only):
+            if wanted and (backend == "spec" or (backend == kernels and not check.spec_only)):
                 tasks.append(Task(backend, check=index, effort=effort))
         for index, family in enumerate(FAMILIES):
             names = judged_properties(family, backend)
@@ -111,15 +113,16 @@ def _run_check(check: Check, task: Task, result: TaskResult) -> None:
 
 def _check_failure(check: Check, task: Task, trial: Trial) -> Failure:
     effort = task.effort
-    ranks = " ".join(f"--ranks {rank}" for rank in effort.ranks)
-    command = f"tiebreak verify --backend {task.backend} --only {check.property} --preset {effort.preset} --seed {effort.seed} {ranks}"
+    words = ["tiebreak", "verify", "--backend", task.backend, "--only", check.property]
+    words += ["--preset", effort.preset, "--seed", str(effort.seed)]
+    words += [word for rank in effort.ranks for word in ("--ranks", str(rank))]
     return Failure(
         property=check.property,
         backend=task.backend,
         message=f"{trial.label}: {trial.message}",
         schedule="",
         table="",
-        replay=command,
+        replay=shlex.join(words),
     )
 
 

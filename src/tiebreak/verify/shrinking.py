@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tiebreak.backends import Outcome
 from tiebreak.backends.simulated import SimulatedBackend
@@ -93,7 +94,11 @@ def smaller_scenarios(scenario: Scenario) -> Iterator[Scenario]:
         value = getattr(scenario, name)
         for candidate in dict.fromkeys((least, value // 2, value - 1)):
             if least <= candidate < value:
-                yield replace(scenario, **{name: candidate})
+                yield _with(scenario, name, candidate)
     for name, simple in (("kind", "equal"), ("seed", 0), ("starts", False), ("mode", "eager")):
         if getattr(scenario, name) != simple:
-            yield replace(scenario, **{name: simple})
+            yield _with(scenario, name, simple)
+
+
+def _with(scenario: Scenario, name: str, value: Any) -> Scenario:
+    return replace(scenario, **{name: value})
