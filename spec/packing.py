@@ -274,14 +274,15 @@ def localise(
     require_array("global_ids", global_ids, np.int32, dimensions=2)
     valid = global_ids >= 0
     positive = np.where(valid, global_ids, 0)
-    # ``rank`` is checked by global_id; an empty array costs nothing and keeps one place for the rule.
+    # The layout knows which ranks exist; asking it for no position checks the rank and nothing else.
     layout.global_id(rank, np.empty(0, dtype=np.int64))
     owned = valid & (layout.owner(positive) == rank)
     row, slot = np.nonzero(owned)
     positions = layout.local_index(positive[row, slot])
     if block_table is not None:
         request = row if requests is None else _requests(requests, len(global_ids))[row]
-        positions = _physical_slots(positions, request, block_table, block_size, block_stride or block_size)
+        stride = block_size if block_stride is None else block_stride
+        positions = _physical_slots(positions, request, block_table, block_size, stride)
     counts = np.count_nonzero(owned, axis=1)
     local = np.full(global_ids.shape, PADDING_ID, dtype=np.int32)
     # nonzero walks row by row, so the k-th owned id of a row goes to slot k of that row.
