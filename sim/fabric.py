@@ -142,6 +142,9 @@ class SimulatedFabric:
         target.copy_(values)
         self._machine.memory.register(target, name=f"r{self.rank}.written", rank=self.rank).initialise(target)
 
+    def warm_up(self, launch: Callable[[], Any]) -> None:
+        """Do nothing: interpreted kernels need no first launch."""
+
     @contextlib.contextmanager
     def capture(self) -> Iterator[Graph]:
         """Record launches into a graph instead of running them; host scalars freeze."""

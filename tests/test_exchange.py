@@ -43,6 +43,11 @@ def test_rows_that_start_at_a_column(backend: Backend) -> None:
     check(backend, base_scenario(backend.name, starts=True, rows=3, kind="special"))
 
 
+@pytest.mark.parametrize("discipline", ["alternating", "acknowledged"])
+def test_one_rank_can_exchange_with_itself(discipline: str) -> None:
+    check(SimulatedBackend(), Scenario(ranks=1, transport="symmetric", discipline=discipline, epochs=3), "random:2")
+
+
 def test_one_resident_program_at_a_time_is_enough(backend: Backend, schedule: str) -> None:
     check(backend, base_scenario(backend.name, rows=3, residency=1), schedule)
 

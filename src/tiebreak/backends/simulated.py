@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,27 +14,13 @@ from tiebreak.sim.schedulers import Scheduler
 from tiebreak.sim.schedulers.registry import make_scheduler
 
 from . import Ids, Outcome, Packed
+from .host import TOLERANT_FAULTS, HostProgram, Implementation
 
 if TYPE_CHECKING:
-    from tiebreak.verify.case import MergeCase
     from tiebreak.verify.scenario import Scenario
 
 MAX_POLLS = 8
 """Bound of a wait on simulated ranks: a poll that cannot succeed is never scheduled, so few are needed."""
-
-TOLERANT_FAULTS = ("dead", "one-fewer")
-"""Faults after which nobody can move until the bounded waits run out."""
-
-
-@dataclass(frozen=True)
-class Implementation:
-    """An implementation of the merge: ``tiebreak.impl`` or a mutated copy of it."""
-
-    package: str = "tiebreak.impl"
-
-    def module(self, name: str) -> Any:
-        """Return one module of the implementation."""
-        return importlib.import_module(f"{self.package}.{name}")
 
 
 class SimulatedBackend:
@@ -94,7 +78,10 @@ class SimulatedBackend:
 
         cases = draw_cases(scenario)
         outputs: list[list[Ids]] = [[] for _ in range(scenario.ranks)]
-        hosts = [_HostProgram(self.implementation, scenario, cases, outputs[rank]) for rank in range(scenario.ranks)]
+        hosts = [
+            HostProgram(self.implementation, scenario, cases, outputs[rank], MAX_POLLS)
+            for rank in range(scenario.ranks)
+        ]
         settings = Settings(
             lowering=scenario.lowering,
             residency=scenario.residency,
@@ -136,77 +123,3 @@ def _outcome(execution: Execution, outputs: list[list[Ids]], ranks: int) -> Outc
         execution.trace.table(ranks) if execution.violations else "",
         execution.steps,
     )
-
-
-class _HostProgram:
-    """What one rank's host does: create the workspace, merge every epoch, close."""
-
-    def __init__(
-        self, implementation: Implementation, scenario: Scenario, cases: list[MergeCase], outputs: list[Ids]
-    ) -> None:
-        self._implementation = implementation
-        self._scenario = scenario
-        self._cases = cases
-        self._outputs = outputs
-
-    def __call__(self, fabric: SimulatedFabric) -> None:
-        scenario = self._scenario
-        faulty = fabric.rank == scenario.ranks - 1
-        geometry = self._implementation.module("geometry").Geometry(
-            max_rows=max(scenario.rows, 1),
-            local_candidates=scenario.local,
-            k=scenario.k + (scenario.fault == "geometry" and faulty),
-            interleave=scenario.interleave,
-            preset=scenario.preset,
-            discipline=scenario.discipline,
-            transport="all-gather" if scenario.transport == "all-gather" else "auto",
-            first_epoch=scenario.epoch,
-        )
-        workspace = self._implementation.module("workspace").Workspace.create(fabric, geometry, max_polls=MAX_POLLS)
-        cases = self._cases
-        if faulty and scenario.fault in TOLERANT_FAULTS:
-            cases = cases[:-1]
-        run = self._replay if scenario.mode == "graph" else self._launch
-        run(fabric, workspace, cases)
-        if faulty and scenario.fault in TOLERANT_FAULTS:
-            return
-        workspace.check()
-        workspace.close()
-
-    def _merge(self) -> Callable[..., torch.Tensor]:
-        merge: Callable[..., torch.Tensor] = self._implementation.module("merge").merge_topk
-        return merge
-
-    def _launch(self, fabric: SimulatedFabric, workspace: Any, cases: list[MergeCase]) -> None:
-        """Launch every epoch on its own inputs, without waiting in between."""
-        merge = self._merge()
-        results = []
-        for epoch, case in enumerate(cases):
-            scores, indices, starts = self._upload(fabric, case, epoch)
-            results.append(merge(workspace, scores, indices, row_starts=starts))
-        fabric.synchronize()
-        self._outputs.extend(result.numpy().copy() for result in results)
-
-    def _replay(self, fabric: SimulatedFabric, workspace: Any, cases: list[MergeCase]) -> None:
-        """Capture one merge, then replay it with fresh data in the same buffers every epoch."""
-        scores, indices, starts = self._upload(fabric, cases[0], 0)
-        out = torch.empty((scores.shape[0], self._scenario.k), dtype=torch.int32, device=fabric.device)
-        with fabric.capture() as graph:
-            self._merge()(workspace, scores, indices, out=out, row_starts=starts)
-        for case in cases:
-            fabric.write(scores, torch.from_numpy(case.scores[fabric.rank]))
-            fabric.write(indices, torch.from_numpy(case.local_indices[fabric.rank]))
-            fabric.replay(graph)
-            fabric.synchronize()
-            self._outputs.append(out.numpy().copy())
-
-    def _upload(self, fabric: SimulatedFabric, case: MergeCase, epoch: int) -> tuple[Any, Any, Any]:
-        rank = fabric.rank
-        fewer = self._scenario.fault == "fewer-rows" and rank == self._scenario.ranks - 1
-        rows = self._scenario.rows - (fewer and epoch == self._scenario.epochs - 1)
-        scores = fabric.upload(torch.from_numpy(case.scores[rank][:rows]), f"scores{epoch}")
-        indices = fabric.upload(torch.from_numpy(case.local_indices[rank][:rows]), f"indices{epoch}")
-        starts = None
-        if case.row_starts is not None:
-            starts = fabric.upload(torch.from_numpy(case.row_starts[rank][:rows]), f"starts{epoch}")
-        return scores, indices, starts

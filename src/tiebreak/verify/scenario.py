@@ -13,7 +13,7 @@ from tiebreak.errors import InputError
 
 from .case import Recipe
 
-TRANSPORTS = ("symmetric", "all-gather")
+TRANSPORTS = ("auto", "symmetric", "all-gather")
 DISCIPLINES = ("alternating", "acknowledged")
 MODES = ("eager", "graph")
 FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry")
@@ -24,7 +24,8 @@ class Scenario(Recipe):
     """A recipe and how to run it.
 
     Attributes:
-        transport: ``symmetric`` (device flags) or ``all-gather`` (the fallback).
+        transport: ``symmetric`` (device flags), ``all-gather`` (the fallback), or
+            ``auto`` (flags where every rank gets symmetric memory, nothing for one rank).
         discipline: How inbox slots are reused, ``alternating`` or ``acknowledged``.
         lowering: Lowering profile of the simulated compiler.
         mode: ``eager`` launches every epoch; ``graph`` captures once and replays.
@@ -38,7 +39,7 @@ class Scenario(Recipe):
         data_points: Whether plain accesses to shared memory are scheduling points.
     """
 
-    transport: str = "symmetric"
+    transport: str = "auto"
     discipline: str = "alternating"
     lowering: str = "triton-3.6"
     mode: str = "eager"
