@@ -90,9 +90,9 @@ def local_topk(
     """
     starts = require_row_starts(row_starts, len(scores))
     _require_lengths(scores, lengths, starts)
+    # Columns before the start get negative indices, which are padding like those after the end.
     index = np.arange(scores.shape[1]) - starts[:, None]
-    inside = (index >= 0) & (index < lengths[:, None])
-    return select(scores, np.where(inside, index, PADDING_ID).astype(np.int32), k, preset)
+    return select(scores, np.where(index < lengths[:, None], index, PADDING_ID).astype(np.int32), k, preset)
 
 
 def merge(

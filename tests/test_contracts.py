@@ -37,7 +37,7 @@ def allowed_by_values(row: list[tuple[float, int]], k: int, preset: str) -> set[
 
 
 @given(
-    st.lists(st.tuples(SCORES, st.integers(-1, 2)), max_size=4),
+    st.lists(st.tuples(SCORES, st.integers(-2, 2)), max_size=4),
     st.integers(0, 3),
     st.sampled_from(["ieee", "torch", "vllm-cutedsl"]),
 )
@@ -92,6 +92,11 @@ def test_nan_policy_decides_what_ties() -> None:
     assert check(row, [1], Contract.VALUES, "vllm-cutedsl")
     assert check([(0.0, 0), (-0.0, 1)], [1], Contract.VALUES, "vllm-cutedsl")
     assert not check([(0.0, 0), (-0.0, 1)], [1], Contract.VALUES, "torch")
+
+
+def test_padding_that_ties_at_the_cut_off_cannot_be_selected() -> None:
+    for contract in Contract:
+        assert check([(1.0, -2), (1.0, 3)], [-2], contract)
 
 
 def test_each_wrong_row_is_reported_once() -> None:

@@ -90,6 +90,15 @@ def test_enumeration_agrees_with_sorting(data: st.DataObject) -> None:
             assert failed[0, assignment] == (expected != actual)
 
 
+@pytest.mark.parametrize("candidates", [1, 3, 4])
+def test_signatures_tell_multisets_of_scores_apart(candidates: int) -> None:
+    levels = tie_patterns(candidates)
+    for pattern, row in zip(levels.tolist(), theorem._signatures(Claim.SCORES, levels).tolist(), strict=True):
+        multisets = [sorted(pattern[number] for number in theorem._members(mask)) for mask in range(1 << candidates)]
+        pairs = {(signature, tuple(multiset)) for signature, multiset in zip(row, multisets, strict=True)}
+        assert len(pairs) == len({signature for signature, _ in pairs}) == len({multiset for _, multiset in pairs})
+
+
 def test_smallest_counterexample_is_found() -> None:
     found = theorem.find_counterexample()
     assert (found.levels, found.owners, found.k) == ((0, 0, 0, 0), (0, 1, 0, 1), 1)
