@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tiebreak.backends import Backend
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.verify.case import KINDS
+from tiebreak.verify.command import require_clean
 from tiebreak.verify.families import EPOCH_ENDS, Effort, base_scenario, plan_layouts
 from tiebreak.verify.judgement import judge
 from tiebreak.verify.scenario import Scenario
@@ -19,37 +20,35 @@ FLAGS = ["sim:alternating", "sim:acknowledged"]
 SIMULATED = [*FLAGS, "sim:all-gather"]
 
 
-def check(backend: Backend, scenario: Scenario, schedule: str = "default") -> None:
-    assert judge(scenario, backend.run(scenario, schedule)) == []
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_rank_returns_the_best_ids(backend: Backend, world_size: int, kind: str) -> None:
-    check(backend, base_scenario(backend.name, ranks=world_size, kind=kind, seed=3))
+    require_clean(backend, base_scenario(backend.name, ranks=world_size, kind=kind, seed=3), "default")
 
 
 @pytest.mark.parametrize("lowering", ["triton-3.6", "triton-3.9"])
 def test_no_schedule_breaks_a_merge(backend: Backend, world_size: int, schedule: str, lowering: str) -> None:
-    check(backend, base_scenario(backend.name, ranks=world_size, lowering=lowering, epochs=3), schedule)
+    require_clean(backend, base_scenario(backend.name, ranks=world_size, lowering=lowering, epochs=3), schedule)
 
 
 @pytest.mark.parametrize("index", range(23))
 def test_public_layouts(backend: Backend, index: int) -> None:
     scenario, schedule = list(plan_layouts(backend.name, Effort()))[index]
-    check(backend, scenario, schedule)
+    require_clean(backend, scenario, schedule)
 
 
 def test_rows_that_start_at_a_column(backend: Backend) -> None:
-    check(backend, base_scenario(backend.name, starts=True, rows=3, kind="special"))
+    require_clean(backend, base_scenario(backend.name, starts=True, rows=3, kind="special"), "default")
 
 
 @pytest.mark.parametrize("discipline", ["alternating", "acknowledged"])
 def test_one_rank_can_exchange_with_itself(discipline: str) -> None:
-    check(SimulatedBackend(), Scenario(ranks=1, transport="symmetric", discipline=discipline, epochs=3), "random:2")
+    require_clean(
+        SimulatedBackend(), Scenario(ranks=1, transport="symmetric", discipline=discipline, epochs=3), "random:2"
+    )
 
 
 def test_one_resident_program_at_a_time_is_enough(backend: Backend, schedule: str) -> None:
-    check(backend, base_scenario(backend.name, rows=3, residency=1), schedule)
+    require_clean(backend, base_scenario(backend.name, rows=3, residency=1), schedule)
 
 
 @settings(
@@ -76,19 +75,21 @@ def test_one_resident_program_at_a_time_is_enough(backend: Backend, schedule: st
 def test_drawn_merges_under_drawn_schedules(
     backend: Backend, fields: dict[str, object], seed: int, strategy: str
 ) -> None:
-    check(backend, base_scenario(backend.name, **fields), f"{strategy}:{seed}")
+    require_clean(backend, base_scenario(backend.name, **fields), f"{strategy}:{seed}")
 
 
 @pytest.mark.parametrize("epochs", [4, 5])
 @pytest.mark.parametrize("backend", SIMULATED, indirect=True)
 def test_a_replayed_graph_merges_fresh_data(backend: Backend, epochs: int, schedule: str) -> None:
-    check(backend, base_scenario(backend.name, mode="graph", epochs=epochs, rows=1, data_points=False), schedule)
+    require_clean(
+        backend, base_scenario(backend.name, mode="graph", epochs=epochs, rows=1, data_points=False), schedule
+    )
 
 
 @pytest.mark.parametrize("epoch", EPOCH_ENDS)
 @pytest.mark.parametrize("backend", FLAGS, indirect=True)
 def test_counters_survive_their_turn_over(backend: Backend, epoch: int, schedule: str) -> None:
-    check(backend, base_scenario(backend.name, epoch=epoch, epochs=5, rows=1, k=2, local=2, length=6), schedule)
+    require_clean(backend, base_scenario(backend.name, epoch=epoch, epochs=5, rows=1, k=2, local=2, length=6), schedule)
 
 
 @pytest.mark.parametrize("fault", ["fewer-rows", "dead", "one-fewer", "geometry", "rendezvous"])

@@ -23,6 +23,7 @@ from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.report.model import decode_report
 from tiebreak.verify import runner
 from tiebreak.verify.case import KINDS, draw_cases
+from tiebreak.verify.command import require_clean
 from tiebreak.verify.families import FAMILIES, Effort
 from tiebreak.verify.job import Request, replay_scenario, run_request
 from tiebreak.verify.judgement import judge
@@ -190,6 +191,7 @@ def test_a_captured_file_of_candidates_is_selected_on_every_backend(tmp_path: Pa
         (["replay", "ranks=2", "--schedule", "fast"], "forms are"),
         (["replay", "ranks=2", "--mutant", "gremlin"], "mutants are"),
         (["replay", "ranks=2", "--schedule", "replay:1:r7.p0"], "step 1 of the schedule"),
+        (["verify", "--report", "/dev/null/report"], "must be a folder that can be written"),
         (["verify", "--sideways"], "No such option"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -199,6 +201,18 @@ def test_misuse_exits_2_and_says_why(words: list[str], message: str) -> None:
     assert result.returncode == 2, result.stderr
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_failing_test_prints_the_events_and_one_replay_command() -> None:
+    mutant = MUTANTS["relaxed-publish"]
+    with pytest.raises(AssertionError) as caught:
+        require_clean(mutated_backend(mutant), mutant.scenario, "random:4")
+    text = str(caught.value)
+    assert text.startswith("race-free: ")
+    assert "step | rank 0" in text
+    (replay,) = [line for line in text.splitlines() if line.startswith("replay: tiebreak replay ")]
+    words = shlex.split(replay)
+    assert replay_scenario(words[3], words[words.index("--schedule") + 1], mutant.backend, mutant.name, QUIET) == 1
 
 
 def test_backends_by_name() -> None:

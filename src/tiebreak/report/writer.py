@@ -24,6 +24,21 @@ FILES: Mapping[str, Callable[[Report], bytes]] = MappingProxyType(
 """File names of a report folder, and what encodes each."""
 
 
+def prepare_folder(directory: Path | str) -> Path:
+    """Make a report folder and see that it can be written, before a long run rather than after it.
+
+    Raises:
+        InputError: The folder cannot be made or written to.
+    """
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
 def write_report(report: Report, directory: Path | str) -> None:
     """Write ``report.json``, ``junit.xml`` and ``index.html`` into a folder.
 
@@ -31,14 +46,17 @@ def write_report(report: Report, directory: Path | str) -> None:
         InputError: The folder cannot be made or written to.
     """
     contents = {name: encode(report) for name, encode in FILES.items()}
-    directory = Path(directory)
+    folder = prepare_folder(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            _replace(directory / name, content)
+            _replace(folder / name, content)
     except OSError as error:
-        limit = f"must be a folder that can be written: {error.strerror}"
-        raise InputError("report folder", value=str(directory), limit=limit, remedy="name another one") from error
+        raise _unusable(folder, error) from error
+
+
+def _unusable(folder: Path, error: OSError) -> InputError:
+    limit = f"must be a folder that can be written: {error.strerror}"
+    return InputError("report folder", value=str(folder), limit=limit, remedy="name another one")
 
 
 def _replace(path: Path, content: bytes) -> None:

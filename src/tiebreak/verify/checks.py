@@ -172,7 +172,7 @@ def _first_difference(expected: Ids, actual: Ids) -> str:
 def check_theorem(backend: Backend, effort: Effort) -> Iterator[Trial]:
     """Check the end-to-end theorem exhaustively on up to 6 candidates and 3 ranks."""
     for report in theorem.check_all():
-        message = "" if report.holds else f"{len(report.counterexamples)} counterexamples: {report.counterexamples[:1]}"
+        message = "" if report.holds else f"{report.failures} of {report.cases} cases: {report.counterexamples[:1]}"
         yield Trial(report.name, message)
 
 

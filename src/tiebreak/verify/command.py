@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shlex
 
+from tiebreak.backends import Backend
+
+from .judgement import judge
 from .scenario import Scenario
 
 
@@ -13,3 +16,17 @@ def replay_command(scenario: Scenario, schedule: str, backend: str, mutant: str 
     if mutant:
         words += ["--mutant", mutant]
     return shlex.join(words)
+
+
+def require_clean(backend: Backend, scenario: Scenario, schedule: str) -> None:
+    """Run a scenario, for use in tests.
+
+    Raises:
+        AssertionError: A property was broken; the message says how, and how to see it again.
+    """
+    outcome = backend.run(scenario, schedule)
+    findings = judge(scenario, outcome)
+    if findings:
+        lines = [f"{finding.property}: {finding.message}" for finding in findings]
+        replay = replay_command(scenario, outcome.schedule, backend.name)
+        raise AssertionError("\n".join([*lines, outcome.table, f"replay: {replay}"]))

@@ -21,7 +21,7 @@ from tiebreak.inputs.captured import default_input, load_input
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.report.model import Cell, MutantResult, Report
 from tiebreak.report.summary import print_summary
-from tiebreak.report.writer import write_report
+from tiebreak.report.writer import prepare_folder, write_report
 from tiebreak.spec.order import resolve_preset
 from tiebreak.target.job import run_target
 
@@ -32,7 +32,7 @@ from .mutation import mutated_backend, run_mutant
 from .runner import collect_cells, default_workers, plan_tasks, property_names, run_in_workers, run_task
 from .scenario import parse_scenario
 
-ROUNDS = {"quick": 1, "default": 3, "deep": 60}
+ROUNDS = {"quick": 1, "default": 3, "deep": 12}
 """Rounds per effort; the default fills about two minutes on two cores."""
 
 TARGET_EXAMPLES = {"quick": 100, "default": 500, "deep": 20_000}
@@ -98,6 +98,8 @@ def run_request(request: Request, console: Console) -> int:
     """
     started, begun = datetime.datetime.now(datetime.UTC), time.monotonic()
     effort = request.effort()
+    if request.report is not None:
+        prepare_folder(request.report)
     if request.target is not None:
         cells, inputs = _run_target(request, request.target)
     else:
