@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tiebreak.errors import WorkspaceError
+from tiebreak.errors import SimulationError, WorkspaceError
 
 from .agent import Pending
 from .clock import Clock
@@ -22,6 +22,7 @@ from .device import Collective, Graph
 from .interpreter import open_session
 from .machine import Execution, Machine, Settings
 from .schedulers import Scheduler
+from .schedulers.registry import make_scheduler
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,39 @@ def simulate(
     bodies = [_bind(host, SimulatedFabric(world, rank)) for rank, host in enumerate(hosts)]
     with open_session(machine):
         return machine.run(bodies, scheduler)
+
+
+def run_ranks(
+    host: HostBody,
+    ranks: int,
+    schedule: str = "default",
+    settings: Settings | None = None,
+    *,
+    failing_rendezvous: Sequence[int] = (),
+) -> list[Any]:
+    """Run one host program on every rank once, and return what it returns on each.
+
+    For programs that must not fail; ``simulate`` returns what was found instead.
+
+    Args:
+        host: Gets the fabric of the rank it runs on.
+        ranks: World size.
+        schedule: See ``make_scheduler``.
+        settings: See ``machine.Settings``.
+        failing_rendezvous: Ranks whose rendezvous raises.
+
+    Raises:
+        SimulationError: A host program raised (the cause), or the execution raced,
+            stood still, read memory that nothing wrote or left its bounds.
+    """
+    scheduler = make_scheduler(schedule)
+    scheduler.begin()
+    execution = simulate([host] * ranks, scheduler, settings, failing_rendezvous=failing_rendezvous)
+    if execution.violations:
+        found = execution.violations[0]
+        cause = next((error for error in execution.errors if error is not None), None)
+        raise SimulationError(f"{found.property}: {found.message}") from cause
+    return execution.results
 
 
 def _bind(host: HostBody, fabric: SimulatedFabric) -> Callable[[], Any]:

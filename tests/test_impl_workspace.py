@@ -1,39 +1,34 @@
-"""Host code of the exchange: agreement, validation, errors and closing."""
+"""Host code of the exchange: validation of a merge, errors on the device and closing, on simulated ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
 import torch
-from triton.runtime.interpreter import InterpretedFunction
 
-from tiebreak.errors import (
-    GeometryError,
-    InputError,
-    MissingBackendError,
-    PeerTimeoutError,
-    RowMismatchError,
-    WorkspaceError,
-)
-from tiebreak.impl import launch, policy
+from tiebreak.errors import InputError, MissingBackendError, PeerTimeoutError, RowMismatchError, WorkspaceError
+from tiebreak.impl import launch
 from tiebreak.impl.geometry import Geometry
-from tiebreak.impl.layout import ALIGNMENT, BufferLayout
 from tiebreak.impl.merge import merge_topk
 from tiebreak.impl.torch_fabric import TorchFabric
 from tiebreak.impl.workspace import Workspace
-from tiebreak.lockstep import World, create_workspaces, drain, held_language, merge_in_lockstep, on_all_ranks, queued
-from tiebreak.spec.order import PRESETS
+from tiebreak.sim.device import Graph, Launch
+from tiebreak.sim.fabric import SimulatedFabric, run_ranks
+from tiebreak.sim.machine import Settings
 
 SIZES = {"max_rows": 3, "local_candidates": 2, "k": 2}
 DISCIPLINES = ("alternating", "acknowledged")
+BOUNDED = Settings(tolerate_stalls=True)
+"""Lets waits in vain run out, which are a deadlock otherwise."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def held():
-    with held_language():
-        yield
+def create(fabric: SimulatedFabric, **geometry: Any) -> Workspace:
+    """Create a workspace with small sizes."""
+    return Workspace.create(fabric, Geometry(**{**SIZES, **geometry}), max_polls=4)
 
 
 def inputs(rows: int = 2, value: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -41,142 +36,9 @@ def inputs(rows: int = 2, value: float = 1.0) -> tuple[torch.Tensor, torch.Tenso
     return torch.full((rows, 4), value), torch.tensor([[0, 1]] * rows, dtype=torch.int32).reshape(rows, 2)
 
 
-def create(fabric, geometry):
-    return Workspace.create(fabric, geometry, max_polls=2)
-
-
-# -- policy and layout ---------------------------------------------------------------------------------------------
-
-
-def test_policies_are_those_of_the_spec():
-    assert list(policy.POLICIES) == list(PRESETS)
-    for name, known in policy.POLICIES.items():
-        assert known.nan.name == PRESETS[name].nan.name
-        assert known.zero.name == PRESETS[name].zero.name
-
-
-@pytest.mark.parametrize("world_size", [1, 3, 32, 33])
-def test_parts_of_the_buffer_are_aligned_and_do_not_overlap(world_size):
-    layout = BufferLayout(world_size, max_rows=3, local_candidates=5, slots=2)
-    parts = [
-        (layout.published, 8 * world_size),
-        (layout.published_rows, 16 * world_size),
-        (layout.acknowledged, 8 * world_size),
-        (layout.inbox, 2 * 3 * world_size * 5 * 2 * 4),
-    ]
-    for (start, size), (following, _) in zip(parts, [*parts[1:], (layout.byte_count, 0)], strict=True):
-        assert start % ALIGNMENT == 0
-        assert start + size <= following
-
-
-# -- agreement on the geometry -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("max_rows", 4),
-        ("local_candidates", 3),
-        ("k", 1),
-        ("interleave", 2),
-        ("preset", "torch"),
-        ("discipline", "acknowledged"),
-        ("transport", "all-gather"),
-        ("first_epoch", 7),
-    ],
-)
-def test_a_difference_is_the_same_error_on_every_rank(name, value):
-    results = on_all_ranks(
-        World(3), lambda fabric: create(fabric, Geometry(**{**SIZES, **({name: value} if fabric.rank == 1 else {})}))
-    )
-    assert {type(result) for result in results} == {GeometryError}
-    (message,) = {str(result) for result in results}
-    assert f"{name} differs" in message
-    assert f"{value!r} on ranks [1]" in message
-    assert "on ranks [0, 2]" in message
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("max_rows", 0),
-        ("k", 0),
-        ("k", 2.0),
-        ("local_candidates", True),
-        ("local_candidates", 2**31),
-        ("interleave", -1),
-        ("interleave", 2**30),
-        ("preset", "numpy"),
-        ("preset", ["ieee"]),
-        ("discipline", "none"),
-        ("transport", "carrier pigeon"),
-        ("dtype", "float16"),
-        ("first_epoch", 2**63),
-        ("version", 0),
-    ],
-)
-def test_an_invalid_value_on_one_rank_is_an_error_on_every_rank(name, value):
-    results = on_all_ranks(
-        World(2), lambda fabric: create(fabric, Geometry(**{**SIZES, **({name: value} if fabric.rank == 1 else {})}))
-    )
-    assert {type(result) for result in results} == {GeometryError}
-    (message,) = {str(result) for result in results}
-    assert "rank 1" in message
-    assert "rank 0" not in message
-
-
-def test_more_candidates_than_the_largest_tile_are_refused():
-    (result,) = on_all_ranks(
-        World(1), lambda fabric: create(fabric, Geometry(max_rows=1, local_candidates=9000, k=8193))
-    )
-    assert isinstance(result, GeometryError)
-    assert "8192" in str(result)
-
-
-def test_a_rank_that_failed_before_tells_its_peers():
-    failure = ValueError("no model on this rank")
-    results = on_all_ranks(World(2), lambda fabric: create(fabric, failure if fabric.rank == 0 else Geometry(**SIZES)))
-    assert {type(result) for result in results} == {GeometryError}
-    assert all("rank 0 (ValueError: no model on this rank)" in str(result) for result in results)
-
-
-# -- agreement on the transport ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("failing", [{0}, {1, 2}, {0, 1, 2}])
-def test_auto_falls_back_on_every_rank_or_on_none(failing):
-    workspaces = create_workspaces(World(3, frozenset(failing)), **SIZES)
-    assert [workspace.route for workspace in workspaces] == ["all-gather"] * 3
-    outputs = merge_in_lockstep(workspaces, [inputs() for _ in range(3)])
-    assert [output.tolist() for output in outputs] == [[[0, 1]] * 2] * 3
-
-
-def test_symmetric_fails_on_every_rank_when_it_fails_on_one():
-    results = on_all_ranks(
-        World(3, frozenset({1})), lambda fabric: create(fabric, Geometry(**SIZES, transport="symmetric"))
-    )
-    assert {type(result) for result in results} == {WorkspaceError}
-    assert all("rank 1 (RuntimeError: no peer access)" in str(result) for result in results)
-    assert all("all-gather" in result.remedy for result in results)
-
-
-@pytest.mark.parametrize(
-    ("world_size", "transport", "route"),
-    [(1, "auto", "local"), (1, "symmetric", "symmetric"), (2, "auto", "symmetric"), (2, "all-gather", "all-gather")],
-)
-def test_route(world_size, transport, route):
-    world = World(world_size)
-    workspaces = create_workspaces(world, **SIZES, transport=transport)
-    assert {workspace.route for workspace in workspaces} == {route}
-    assert len(world.buffers) == (world_size if route == "symmetric" else 0)
-
-
-def test_a_failed_initialisation_is_an_error_on_every_rank():
-    results = on_all_ranks(
-        World(2), lambda fabric: Workspace.create(fabric, Geometry(**SIZES), max_polls=0 if fabric.rank == 0 else 5)
-    )
-    assert {type(result) for result in results} == {WorkspaceError}
-    assert all("rank 0" in str(result) and "max_polls" in str(result) for result in results)
+def names(graph: Graph) -> list[str]:
+    """What a graph launches."""
+    return [work.kernel if isinstance(work, Launch) else work.name for work in graph.work]
 
 
 # -- arguments of a merge ------------------------------------------------------------------------------------------
@@ -200,84 +62,105 @@ def test_a_failed_initialisation_is_an_error_on_every_rank():
     ],
 )
 def test_a_wrong_argument_raises_before_any_launch(arguments, what):
-    (workspace,) = create_workspaces(World(1), **SIZES)
-    scores, indices = inputs()
-    with mock.patch.object(InterpretedFunction, "run") as launched, pytest.raises(InputError) as caught:
-        merge_topk(workspace, **{"scores": scores, "local_indices": indices, **arguments})
-    assert caught.value.what == what
-    launched.assert_not_called()
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric)
+        scores, indices = inputs()
+        with fabric.capture() as graph, pytest.raises(InputError) as caught:
+            merge_topk(workspace, **{"scores": scores, "local_indices": indices, **arguments})
+        assert caught.value.what == what
+        assert names(graph) == []
+
+    run_ranks(host, 1)
 
 
-@pytest.mark.parametrize("transport", ["symmetric", "all-gather"])
-def test_no_rows_still_take_part(transport):
-    world = World(2)
-    workspaces = create_workspaces(world, **SIZES, transport=transport)
-    with queued(world):
-        outputs = [merge_topk(workspace, *inputs(0)) for workspace in workspaces]
-    launched = {name for name, _ in world.queue}
-    assert launched == ({"publish", "wait", "complete"} if transport == "symmetric" else {"all_gather"})
-    drain(world)
-    assert [tuple(output.shape) for output in outputs] == [(0, 2)] * 2
-    for workspace in workspaces:
+@pytest.mark.parametrize(
+    ("transport", "launched"), [("symmetric", ["publish", "wait", "complete"]), ("all-gather", ["all-gather"])]
+)
+def test_no_rows_still_take_part(transport, launched):
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric, transport=transport)
+        with fabric.capture() as graph:
+            output = merge_topk(workspace, *inputs(0))
+        assert names(graph) == launched
+        assert output.shape == (0, 2)
+        fabric.replay(graph)
         workspace.check()
+
+    run_ranks(host, 2)
 
 
 # -- errors on the device ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-@pytest.mark.parametrize("first_epoch", [0, 2**63 - 1])
-def test_a_missing_peer_is_named(discipline, first_epoch):
-    workspaces = create_workspaces(World(3), **SIZES, discipline=discipline, first_epoch=first_epoch)
-    outputs = merge_in_lockstep(workspaces, [inputs() for _ in range(3)], skipped=[1])
-    assert all((output == -1).all() for output in outputs)
-    for rank in (0, 2):
-        with pytest.raises(PeerTimeoutError) as caught:
-            workspaces[rank].check()
-        assert (caught.value.peer, caught.value.flag) == (1, "published")
-        assert caught.value.epoch == (1 if first_epoch == 0 else -(2**63))
-        with pytest.raises(WorkspaceError, match="failed"):
-            merge_topk(workspaces[rank], *inputs())
-    workspaces[1].check()
+@pytest.mark.parametrize(("first_epoch", "epoch"), [(0, 1), (2**63 - 1, -(2**63))])
+def test_a_missing_peer_is_named(discipline, first_epoch, epoch):
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric, discipline=discipline, first_epoch=first_epoch)
+        if fabric.rank != 1:
+            output = merge_topk(workspace, *inputs())
+            with pytest.raises(PeerTimeoutError) as caught:
+                workspace.check()
+            assert (caught.value.peer, caught.value.flag, caught.value.epoch) == (1, "published", epoch)
+            assert (output == -1).all()
+            with pytest.raises(WorkspaceError, match="failed"):
+                merge_topk(workspace, *inputs())
+        fabric.gather_objects(None)
+        if fabric.rank == 1:
+            workspace.check()
+
+    run_ranks(host, 3, settings=BOUNDED)
 
 
 def test_a_missing_acknowledgement_is_named():
-    world = World(2)
-    workspaces = create_workspaces(world, **SIZES, discipline="acknowledged")
-    with queued(world):
-        for rank in range(2):
-            merge_topk(workspaces[rank], *inputs())
-    world.queue[:] = [entry for entry in world.queue if entry[0] != "complete"] + world.queue[-1:]
-    drain(world)  # Rank 1 completes the first exchange; rank 0 never acknowledges it.
-    merge_in_lockstep(workspaces, [inputs(), inputs()], skipped=[0])
-    with pytest.raises(PeerTimeoutError) as caught:
-        workspaces[1].check()
-    assert (caught.value.peer, caught.value.flag, caught.value.epoch) == (0, "acknowledged", 1)
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric, discipline="acknowledged")
+        with fabric.capture() as graph:
+            merge_topk(workspace, *inputs())
+        if fabric.rank == 0:
+            assert names(graph).index("complete") == len(graph.work) - 1
+            graph.work.pop()
+        fabric.replay(graph)
+        workspace.check()
+        if fabric.rank == 1:
+            merge_topk(workspace, *inputs())
+            with pytest.raises(PeerTimeoutError) as caught:
+                workspace.check()
+            assert (caught.value.peer, caught.value.flag, caught.value.epoch) == (0, "acknowledged", 1)
+
+    run_ranks(host, 2, settings=BOUNDED)
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-@pytest.mark.parametrize(("mine", "theirs"), [(2, 1), (1, 2), (0, 3), (3, 0)])
-def test_other_numbers_of_rows_are_an_error_on_every_rank(discipline, mine, theirs):
-    workspaces = create_workspaces(World(2), **SIZES, discipline=discipline)
-    merge_in_lockstep(workspaces, [inputs(3), inputs(3)])
-    outputs = merge_in_lockstep(workspaces, [inputs(mine), inputs(theirs)])
-    assert all((output == -1).all() for output in outputs)
-    for rank, peer_rows in ((0, theirs), (1, mine)):
-        with pytest.raises(RowMismatchError, match=f"{peer_rows} rows in exchange 2") as caught:
-            workspaces[rank].check()
-        assert (caught.value.peer, caught.value.epoch, caught.value.flag) == (1 - rank, 2, "published_rows")
+@pytest.mark.parametrize("rows", [(2, 1), (1, 2), (0, 3), (3, 0)])
+def test_other_numbers_of_rows_are_an_error_on_every_rank(discipline, rows):
+    def host(fabric: SimulatedFabric) -> None:
+        workspace, peer = create(fabric, discipline=discipline), 1 - fabric.rank
+        merge_topk(workspace, *inputs(3))
+        output = merge_topk(workspace, *inputs(rows[fabric.rank]))
+        with pytest.raises(RowMismatchError, match=f"{rows[peer]} rows in exchange 2") as caught:
+            workspace.check()
+        assert (caught.value.peer, caught.value.epoch, caught.value.flag) == (peer, 2, "published_rows")
+        assert (output == -1).all()
+
+    run_ranks(host, 2)
 
 
 def test_after_an_error_nothing_is_written_to_a_peer_and_the_first_error_stays():
-    world = World(2)
-    workspaces = create_workspaces(world, **SIZES)
-    merge_in_lockstep(workspaces, [inputs(), inputs()], skipped=[1])
-    theirs = world.buffers[1].clone()
-    record = workspaces[0].state.tolist()
-    (output,) = merge_in_lockstep(workspaces, [inputs(value=9.0), inputs()], skipped=[1])
-    assert (output == -1).all()
-    assert torch.equal(world.buffers[1], theirs)
-    assert workspaces[0].state.tolist() == record
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric)
+        seen = []
+        for value in (1.0, 9.0):
+            if fabric.rank == 0:
+                output = merge_topk(workspace, *inputs(value=value))
+                fabric.synchronize()
+                assert (output == -1).all()
+            fabric.gather_objects(None)
+            seen.append(workspace.buffer.local.tolist() if fabric.rank == 1 else workspace.state.tolist())
+            fabric.gather_objects(None)
+        assert seen[0] == seen[1]
+
+    run_ranks(host, 2, settings=BOUNDED)
 
 
 @pytest.mark.parametrize(
@@ -285,77 +168,103 @@ def test_after_an_error_nothing_is_written_to_a_peer_and_the_first_error_stays()
 )
 @pytest.mark.parametrize("transport", ["symmetric", "all-gather"])
 def test_an_index_outside_the_shard_is_an_error(transport, indices, row_starts):
-    workspaces = create_workspaces(World(2), **SIZES, transport=transport)
     starts = None if row_starts is None else torch.tensor(row_starts, dtype=torch.int32)
-    wrong = (torch.ones(1, 4), torch.tensor(indices, dtype=torch.int32), None, starts)
-    outputs = merge_in_lockstep(workspaces, [wrong, inputs(1)])
-    assert (outputs[0] == -1).all()
-    with pytest.raises(InputError, match="local index of row 0 in exchange 1 on rank 0"):
-        workspaces[0].check()
-    assert outputs[1].tolist() in ([[-1, -1]], [[1, 3]], [[0, 1]])
-    if transport == "symmetric":
-        with pytest.raises(PeerTimeoutError, match="rank 0"):
-            workspaces[1].check()
+
+    def host(fabric: SimulatedFabric) -> list[list[int]]:
+        workspace = create(fabric, transport=transport)
+        if fabric.rank == 0:
+            output = merge_topk(
+                workspace, torch.ones(1, 4), torch.tensor(indices, dtype=torch.int32), row_starts=starts
+            )
+            with pytest.raises(InputError, match="local index of row 0 in exchange 1 on rank 0"):
+                workspace.check()
+        else:
+            output = merge_topk(workspace, *inputs(1))
+            fabric.synchronize()
+            if transport == "symmetric":
+                with pytest.raises(PeerTimeoutError, match="rank 0"):
+                    workspace.check()
+        return output.tolist()
+
+    mine, theirs = run_ranks(host, 2, settings=BOUNDED)
+    assert mine == [[-1, -1]]
+    assert theirs in ([[-1, -1]], [[1, 3]], [[0, 1]])
 
 
-@pytest.mark.parametrize(("index", "fits"), [(3, True), (7, False)])
+@pytest.mark.parametrize(("index", "fits"), [(2**30 - 1, True), (2**30, False)])
 def test_a_global_id_beyond_int32_is_an_error(index, fits):
-    """With 2^29 ranks local index 3 is id 2^30 + 1, and local index 7 would be 3 * 2^30 + 1."""
-    (workspace,) = create_workspaces(World(1), **{**SIZES, "interleave": 2}, transport="all-gather")
-    world = workspace.fabric.world
-    with mock.patch.object(type(workspace.fabric), "world_size", 2**29), queued(world):
-        merge_topk(workspace, torch.ones(1, 8), torch.tensor([[0, index]], dtype=torch.int32))
-    world.queue[:] = [entry for entry in world.queue if entry[0] == "pack"]
-    drain(world)
-    if fits:
-        workspace.check()
-    else:
-        with pytest.raises(InputError, match="local index of row 0"):
+    """Two ranks that own every other id: local index 2^30 - 1 of rank 1 is id 2^31 - 1, the largest."""
+
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric, transport="all-gather", local_candidates=1)
+        indices = torch.tensor([[index if fabric.rank else -1]], dtype=torch.int32)
+        output = merge_topk(workspace, torch.ones(1, 1), indices, row_starts=torch.tensor([-index], dtype=torch.int32))
+        if fits or fabric.rank == 0:
             workspace.check()
+        else:
+            with pytest.raises(InputError, match="local index of row 0"):
+                workspace.check()
+        assert output.tolist() == ([[2**31 - 1, -1]] if fits else [[-1, -1]])
+
+    run_ranks(host, 2)
 
 
 # -- closing -------------------------------------------------------------------------------------------------------
 
 
-def test_close_is_collective_and_idempotent():
-    world = World(2)
-    workspaces = create_workspaces(world, **SIZES)
+def freed(host: Callable[[SimulatedFabric], Any], settings: Settings | None = None) -> list[int]:
+    """Run two ranks and return those that gave their symmetric memory back."""
+    original = SimulatedFabric.free
+    with mock.patch.object(SimulatedFabric, "free", autospec=True, side_effect=original) as free:
+        run_ranks(host, 2, settings=settings)
+    return sorted(call.args[0].rank for call in free.call_args_list)
 
-    def close(fabric):
-        workspaces[fabric.rank].close()
-        workspaces[fabric.rank].close()
 
-    assert on_all_ranks(world, close) == [None, None]
-    assert sorted(world.freed) == [0, 1]
-    for use in (workspaces[0].check, lambda: merge_topk(workspaces[0], *inputs())):
+def assert_closed(workspace: Workspace) -> None:
+    """Require every use of the workspace to be refused."""
+    for use in (workspace.check, lambda: merge_topk(workspace, *inputs())):
         with pytest.raises(WorkspaceError, match="closed"):
             use()
 
 
+def test_close_is_collective_and_idempotent():
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric)
+        workspace.close()
+        workspace.close()
+        assert_closed(workspace)
+
+    assert freed(host) == [0, 1]
+
+
 def test_memory_is_kept_on_every_rank_when_the_exchange_failed_on_one():
-    world = World(2)
-    workspaces = create_workspaces(world, **SIZES)
-    merge_in_lockstep(workspaces, [inputs(), inputs()], skipped=[1])
-    assert on_all_ranks(world, lambda fabric: workspaces[fabric.rank].close()) == [None, None]
-    assert world.freed == []
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric)
+        if fabric.rank == 0:
+            merge_topk(workspace, *inputs())
+        workspace.close()
+
+    assert freed(host, BOUNDED) == []
 
 
-def test_a_with_block_closes_and_does_not_wait_for_peers_after_an_exception():
-    world = World(2)
-
-    def host(fabric):
-        with create(fabric, Geometry(**SIZES)) as workspace:
+def test_a_with_block_closes():
+    def host(fabric: SimulatedFabric) -> None:
+        with create(fabric) as workspace:
             assert workspace.route == "symmetric"
-        return workspace
+        assert_closed(workspace)
 
-    workspaces = on_all_ranks(world, host)
-    assert sorted(world.freed) == [0, 1]
-    workspaces = create_workspaces(world, **SIZES)
-    with pytest.raises(KeyError), workspaces[0]:
-        raise KeyError
-    with pytest.raises(WorkspaceError, match="closed"):
-        workspaces[0].check()
-    assert sorted(world.freed) == [0, 1]
+    assert freed(host) == [0, 1]
+
+
+def test_a_with_block_does_not_wait_for_peers_after_an_exception():
+    def host(fabric: SimulatedFabric) -> None:
+        workspace = create(fabric)
+        if fabric.rank == 0:
+            with pytest.raises(KeyError), workspace:
+                raise KeyError
+            assert_closed(workspace)
+
+    assert freed(host) == []
 
 
 # -- missing hardware ----------------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tiebreak.errors import SimulationError
-from tiebreak.sim.fabric import SimulatedFabric, simulate
+from tiebreak.sim.fabric import SimulatedFabric, run_ranks, simulate
 from tiebreak.sim.machine import Execution, Settings
 from tiebreak.sim.schedulers import Scheduler
 from tiebreak.sim.schedulers.registry import make_scheduler
@@ -70,7 +69,9 @@ class SimulatedBackend:
 
     def run(self, scenario: Scenario, schedule: str) -> Outcome:
         """Run all merges of a scenario under one schedule."""
-        return self.run_with(scenario, _begun(make_scheduler(schedule)))
+        scheduler = make_scheduler(schedule)
+        scheduler.begin()
+        return self.run_with(scenario, scheduler)
 
     def run_with(self, scenario: Scenario, scheduler: Scheduler) -> Outcome:
         """Run all merges of a scenario under a scheduler whose execution has begun."""
@@ -101,17 +102,8 @@ def _run_alone(launch: Callable[[SimulatedFabric], list[torch.Tensor]]) -> list[
         fabric.synchronize()
         return [output.numpy().copy() for output in outputs]
 
-    execution = simulate([host], _begun(make_scheduler("default")))
-    if execution.violations:
-        found = execution.violations[0]
-        raise SimulationError(f"{found.property}: {found.message}")
-    results: list[Ids] = execution.results[0]
-    return results
-
-
-def _begun(scheduler: Scheduler) -> Scheduler:
-    scheduler.begin()
-    return scheduler
+    (results,) = run_ranks(host, 1)
+    return list(results)
 
 
 def _outcome(execution: Execution, outputs: list[list[Ids]], ranks: int) -> Outcome:

@@ -32,8 +32,8 @@ from .mutation import mutated_backend, run_mutant
 from .runner import collect_cells, default_workers, plan_tasks, property_names, run_in_workers, run_task
 from .scenario import parse_scenario
 
-ROUNDS = {"quick": 1, "default": 3, "deep": 12}
-"""Rounds per effort; the default fills about two minutes on two cores."""
+ROUNDS = {"quick": 1, "default": 2, "deep": 12}
+"""Rounds per effort; the default takes about a minute and a half on two cores."""
 
 TARGET_EXAMPLES = {"quick": 100, "default": 500, "deep": 20_000}
 """Drawn inputs of a target, per effort."""
