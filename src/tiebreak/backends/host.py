@@ -86,7 +86,7 @@ class HostProgram:
         scenario = self._scenario
         faulty = fabric.rank == scenario.ranks - 1
         geometry = self._implementation.module("geometry").Geometry(
-            max_rows=max(scenario.rows, 1),
+            max_rows=scenario.rows + 1,
             local_candidates=scenario.local,
             k=scenario.k + (scenario.fault == "geometry" and faulty),
             interleave=scenario.interleave,
