@@ -69,31 +69,7 @@ class RowMismatchError(PeerError):
 
 
 class SimulationError(TiebreakError):
-    """Root of the violations that the simulator finds in a simulated program."""
-
-
-class RaceError(SimulationError):
-    """Raised for two conflicting accesses that no happens-before edge orders."""
-
-
-class UninitialisedReadError(SimulationError):
-    """Raised when a kernel reads bytes of device memory that nothing wrote."""
-
-
-class OutOfBoundsError(SimulationError):
-    """Raised when a kernel accesses an address outside every live allocation."""
-
-
-class DeadlockError(SimulationError):
-    """Raised when every unfinished agent waits and no step can end a wait."""
-
-
-class LivelockError(SimulationError):
-    """Raised when agents keep running through states that repeat without end."""
-
-
-class BudgetError(SimulationError):
-    """Raised when a simulation ran out of steps with no state seen to repeat."""
+    """Raised when a simulated program that had to be clean broke a property."""
 
 
 class ReplayError(SimulationError):

@@ -198,7 +198,7 @@ FAMILIES = (
         plan_layouts,
     ),
     Family(
-        "real-exchange", "captured indexer scores come out of the whole exchange as of the unsharded row", plan_captured
+        "real-input", "captured indexer scores come out of the whole exchange as of the unsharded row", plan_captured
     ),
     Family(
         "graph-replay", "a captured merge replays correctly with fresh data every time", plan_replays, schedules=True

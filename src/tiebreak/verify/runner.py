@@ -200,8 +200,8 @@ def collect_cells(results: Sequence[TaskResult], backends: Sequence[str], only: 
 
 def property_names() -> list[str]:
     """Return all properties in table order."""
-    merge = list(MERGE_PROPERTIES)
-    return [check.property for check in CHECKS] + merge + [family.property for family in FAMILIES if family.property]
+    names = [check.property for check in CHECKS] + list(MERGE_PROPERTIES) + [family.property for family in FAMILIES]
+    return [name for name in dict.fromkeys(names) if name]
 
 
 def _collect(name: str, backend: str, results: Sequence[TaskResult]) -> Cell:
