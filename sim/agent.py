@@ -57,6 +57,7 @@ class Agent:
         pending: Operation announced at the current scheduling point.
         polls: Values read by polls since the last effect, by ``Pending.key``.
         patient: Whether the agent may poll again although nothing changed.
+        waited_out: Whether its last poll was one that it took for that reason.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Agent:
     pending: Pending | None = None
     polls: dict[tuple[tuple[int, ...], Site | None], object] = field(default_factory=dict)
     patient: bool = False
+    waited_out: bool = False
     finished: bool = False
     result: Any = None
     error: BaseException | None = None
@@ -94,6 +96,7 @@ class Agent:
     def note_poll(self, key: tuple[tuple[int, ...], Site | None], value: object) -> None:
         """Remember a poll that changed nothing."""
         self.polls[key] = value
+        self.waited_out = self.patient
         self.patient = False
 
     def note_effect(self) -> None:

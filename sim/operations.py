@@ -142,16 +142,18 @@ class Operations:
         return self._atomic("atomic store", pointers, active, sem, scope, perform, lambda current: False, True)
 
     def atomic_poll(self, pointers: Any, expected: Any, bounded: bool, sem: str, scope: str) -> npt.NDArray[np.bool_]:
-        """Poll until the expected value is there; a bounded poll may give up when time passes."""
+        """Poll until the expected value is there; a bounded poll may give up when time passes.
+
+        Polls are relaxed; the one that finds the value is followed by the acquire.
+        """
         active = _mask(None, pointers)
         while True:
-            found = _peek(pointers, active) == np.asarray(expected.data)
-            gives_up = bounded and self.machine.settings.tolerate_stalls and self._agent.patient
-            read = "relaxed" if not found.all() else sem
-            self._atomic("atomic poll", pointers, active, read, scope, lambda: None, lambda current: True, False)
-            found = _peek(pointers, active) == np.asarray(expected.data)
-            if found.all() or gives_up:
-                return np.asarray(found, dtype=bool)
+            self._atomic("atomic poll", pointers, active, "relaxed", scope, lambda: None, lambda current: True, False)
+            found = np.asarray(_peek(pointers, active) == np.asarray(expected.data), dtype=bool)
+            if found.all():
+                self._account(pointers, active, sem, scope, writes=False)
+            if found.all() or (bounded and self.machine.settings.tolerate_stalls and self._agent.waited_out):
+                return found
 
     def barrier(self) -> None:
         """Perform a CTA barrier."""
@@ -189,11 +191,18 @@ class Operations:
         else:
             self._agent.note_poll(pending.key, value)
             self.machine.record(name, place=touch.place, value=shown, site=site)
-        used = result_is_used(site)
-        self.machine.observer.atomic(
-            self._program, touch, sem, _STRENGTH[scope], used=used, writes=writes, site=site, step=self.machine.step
-        )
+        self._account(pointers, mask, sem, scope, writes=writes)
         return result
+
+    def _account(self, pointers: Any, mask: npt.NDArray[np.bool_], sem: str, scope: str, *, writes: bool) -> None:
+        """Tell the memory model about an atomic that was just performed."""
+        site = find_site()
+        touch = self._touch(pointers, mask, site)
+        if touch is not None:
+            used = result_is_used(site)
+            self.machine.observer.atomic(
+                self._program, touch, sem, _STRENGTH[scope], used=used, writes=writes, site=site, step=self.machine.step
+            )
 
     # -- shared steps --------------------------------------------------------------------------------------------
 

@@ -296,3 +296,125 @@ def test_an_access_outside_every_allocation_is_reported_and_not_performed() -> N
 def plain_read_at(source, offset, out):
     """Copy one element at an offset."""
     tl.store(out, tl.load(source + offset))
+
+
+@triton.jit
+def send_with_store(table, peer, N: tl.constexpr):
+    """Store a tile at a peer, then publish its flag with an atomic store."""
+    base = tl.load(table + peer)
+    lanes = tl.arange(0, N)
+    tl.store((base + 256).to(tl.pointer_type(tl.int32)) + lanes, lanes)
+    tl.atomic_store(base.to(tl.pointer_type(tl.int64)), 1, sem="release", scope="sys")
+
+
+@triton.jit
+def receive_with_poll(base, out, EXPECTED: tl.constexpr, N: tl.constexpr):
+    """Poll until the flag holds a value, then read the tile."""
+    tl.atomic_poll(base.to(tl.pointer_type(tl.int64)), EXPECTED, sem="acquire", scope="sys")
+    lanes = tl.arange(0, N)
+    tl.store(out + lanes, tl.load((base + 256).to(tl.pointer_type(tl.int32)) + lanes))
+
+
+@triton.jit
+def receive_with_load(base, out, ORDER: tl.constexpr, N: tl.constexpr):
+    """Poll with atomic loads of an order, then read the tile."""
+    flag = base.to(tl.pointer_type(tl.int64))
+    while tl.atomic_load(flag, sem=ORDER, scope="sys") < 1:
+        pass
+    lanes = tl.arange(0, N)
+    tl.store(out + lanes, tl.load((base + 256).to(tl.pointer_type(tl.int32)) + lanes))
+
+
+def pass_with(receiver: Any, argument: Any) -> list[Callable[[SimulatedFabric], Any]]:
+    """Return host programs that publish with an atomic store and receive with ``receiver``."""
+
+    def host(fabric: SimulatedFabric) -> list[int] | None:
+        buffer = zeroed(fabric, DATA + 4 * LANES)
+        if fabric.rank == 0:
+            send_with_store[(1,)](buffer.peer_addresses, 1, LANES)
+            fabric.synchronize()
+            return None
+        out = torch.empty(LANES, dtype=torch.int32)
+        receiver[(1,)](buffer.local.data_ptr(), out, argument, LANES)
+        fabric.synchronize()
+        return out.tolist()
+
+    return [host, host]
+
+
+@pytest.mark.parametrize("schedule", ["default", "round-robin", "random:5"])
+@pytest.mark.parametrize(
+    ("receiver", "argument"), [(receive_with_poll, 1), (receive_with_load, "acquire")], ids=["poll", "load"]
+)
+def test_atomic_store_load_and_poll_pass_a_tile(receiver: Any, argument: Any, schedule: str) -> None:
+    execution = run(pass_with(receiver, argument), "triton-3.9", schedule)
+    assert found(execution) == []
+    assert execution.results[1] == list(range(LANES))
+
+
+def test_a_relaxed_atomic_load_races_and_a_poll_for_another_value_is_a_deadlock() -> None:
+    assert found(run(pass_with(receive_with_load, "relaxed"), "triton-3.9")) == ["race"]
+    assert found(run(pass_with(receive_with_poll, 2), "triton-3.9")) == ["deadlock"]
+
+
+@triton.jit
+def poll_for_a_while(flag, out):
+    """Poll with a time-out, and store whether the value came."""
+    tl.store(out, tl.atomic_poll(flag, 1, sem="acquire", scope="sys", timeout_ns=1000).to(tl.int32))
+
+
+def test_a_poll_with_a_time_out_gives_up_when_time_passes() -> None:
+    def host(fabric: SimulatedFabric) -> int:
+        flag, out = torch.zeros(1, dtype=torch.int64), torch.empty(1, dtype=torch.int32)
+        poll_for_a_while[(1,)](flag, out)
+        fabric.synchronize()
+        return int(out)
+
+    scheduler = make_scheduler("default")
+    scheduler.begin()
+    execution = simulate([host], scheduler, Settings(lowering="triton-3.9", tolerate_stalls=True))
+    assert found(execution) == []
+    assert execution.results == [0]
+    assert execution.stalls == 1
+    assert found(run([host], "triton-3.9")) == ["deadlock"]
+
+
+@triton.jit
+def send_to_all(table, BARRIER: tl.constexpr, W: tl.constexpr, N: tl.constexpr):
+    """Store a tile at every peer, then let one lane per peer publish."""
+    lanes = tl.arange(0, N)
+    for peer in tl.static_range(W):
+        tl.store((tl.load(table + peer) + 256).to(tl.pointer_type(tl.int32)) + lanes, lanes)
+    if BARRIER:
+        tl.debug_barrier()
+    flags = tl.load(table + tl.arange(0, W)).to(tl.pointer_type(tl.int64))
+    tl.atomic_xchg(flags, tl.full((W,), 1, tl.int64), sem="release", scope="sys")
+
+
+@triton.jit
+def receive_by_lanes(base, out, BARRIER: tl.constexpr, W: tl.constexpr, N: tl.constexpr):
+    """Let several lanes poll, and all of them read the tile."""
+    flags = base.to(tl.pointer_type(tl.int64)) + tl.zeros((W,), tl.int32)
+    seen = tl.atomic_add(flags, tl.zeros((W,), tl.int64), sem="acquire", scope="sys")
+    while tl.min(seen, axis=0) < 1:
+        seen = tl.atomic_add(flags, tl.zeros((W,), tl.int64), sem="acquire", scope="sys")
+    if BARRIER:
+        tl.debug_barrier()
+    lanes = tl.arange(0, N)
+    tl.store(out + lanes, tl.load((base + 256).to(tl.pointer_type(tl.int32)) + lanes))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"), [(True, True, []), (False, True, ["race"]), (True, False, ["race"])]
+)
+def test_lanes_that_release_and_acquire_need_barriers_around(before: bool, after: bool, expected: list[str]) -> None:
+    def host(fabric: SimulatedFabric) -> None:
+        buffer = zeroed(fabric, DATA + 4 * LANES)
+        if fabric.rank == 0:
+            send_to_all[(1,)](buffer.peer_addresses, before, 2, LANES)
+        else:
+            receive_by_lanes[(1,)](buffer.local.data_ptr(), torch.empty(LANES, dtype=torch.int32), after, 2, LANES)
+        fabric.synchronize()
+
+    for lowering in ("triton-3.6", "triton-3.9"):
+        assert found(run([host, host], lowering)) == expected
