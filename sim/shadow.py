@@ -80,11 +80,13 @@ class _History:
     def __init__(self, granules: int) -> None:
         self.latest = np.full(granules, -1, dtype=np.int64)
         self.lane = np.zeros(granules, dtype=np.int32)
+        self.crowded = np.zeros(granules, dtype=bool)
         self.crowd: dict[int, list[tuple[int, int]]] = {}
 
     def refine(self, factor: int) -> None:
         self.latest = np.repeat(self.latest, factor)
         self.lane = np.repeat(self.lane, factor)
+        self.crowded = np.repeat(self.crowded, factor)
         self.crowd = {
             granule * factor + part: list(entries) for granule, entries in self.crowd.items() for part in range(factor)
         }
@@ -171,10 +173,10 @@ class Shadow:
 
     @staticmethod
     def _crowded(history: _History, granules: Indices, lane: Lanes) -> Iterator[tuple[int, int]]:
-        if history.crowd:
-            for granule, own in zip(granules.tolist(), lane.tolist(), strict=True):
-                if granule in history.crowd:
-                    yield granule, own
+        """Yield the granules with further accesses, and the lane that touches each now."""
+        crowded = history.crowded[granules]
+        if crowded.any():
+            yield from zip(granules[crowded].tolist(), lane[crowded].tolist(), strict=True)
 
     def _races(self, index: int, other_lane: Lanes, operation: Operation, own_lane: Lanes) -> bool:
         """Apply the race rule to one recorded operation on the granules it shares."""
@@ -199,10 +201,10 @@ class Shadow:
         latest = history.latest[granules]
         for old in np.unique(latest[latest >= 0]).tolist():
             if not self._dominated(old, operation):
-                for granule in granules[latest == old].tolist():
+                for granule in np.unique(granules[latest == old]).tolist():
                     history.crowd.setdefault(granule, []).append((old, int(history.lane[granule])))
-        if history.crowd:
-            self._prune(history, operation, granules)
+                    history.crowded[granule] = True
+        self._prune(history, operation, granules)
         history.latest[granules] = index
         history.lane[granules] = lane
 
@@ -214,12 +216,14 @@ class Shadow:
         return known > time or (known == time and sequential)
 
     def _prune(self, history: _History, operation: Operation, granules: Indices) -> None:
-        for granule in granules.tolist():
-            entries = history.crowd.get(granule)
-            if entries is not None:
-                history.crowd[granule] = [entry for entry in entries if not self._dominated(entry[0], operation)]
-                if not history.crowd[granule]:
-                    del history.crowd[granule]
+        """Forget further accesses that everything ordered after ``operation`` is ordered after too."""
+        for granule in np.unique(granules[history.crowded[granules]]).tolist():
+            kept = [entry for entry in history.crowd[granule] if not self._dominated(entry[0], operation)]
+            if kept:
+                history.crowd[granule] = kept
+            else:
+                del history.crowd[granule]
+                history.crowded[granule] = False
 
     def _conflict(self, index: int, lane: int, granule: int) -> Conflict:
         operation = self._operations[index]

@@ -418,3 +418,33 @@ def test_lanes_that_release_and_acquire_need_barriers_around(before: bool, after
 
     for lowering in ("triton-3.6", "triton-3.9"):
         assert found(run([host, host], lowering)) == expected
+
+
+@triton.jit
+def read_one_address_by_many_lanes(source, out, N: tl.constexpr):
+    """Let every lane of every program read the same element."""
+    lanes = tl.arange(0, N)
+    tl.store(out + tl.program_id(0) * N + lanes, tl.load(source + lanes * 0))
+
+
+@triton.jit
+def overwrite(target, N: tl.constexpr):
+    """Overwrite a tile."""
+    lanes = tl.arange(0, N)
+    tl.store(target + lanes, lanes)
+
+
+@pytest.mark.parametrize(("streams", "expected"), [((0, 0), []), ((0, 1), ["race"])])
+def test_every_one_of_many_unordered_readers_is_remembered(streams: tuple[int, int], expected: list[str]) -> None:
+    def host(fabric: SimulatedFabric) -> None:
+        source = torch.ones(LANES, dtype=torch.int32)
+        out = torch.empty(3 * LANES, dtype=torch.int32)
+        with fabric.stream(streams[0]):
+            read_one_address_by_many_lanes[(3,)](source, out, LANES)
+        with fabric.stream(streams[1]):
+            overwrite[(1,)](source, LANES)
+            overwrite[(1,)](source, LANES)
+        fabric.synchronize()
+
+    for schedule in ("default", "round-robin", "random:1"):
+        assert found(run([host], schedule=schedule)) == expected
