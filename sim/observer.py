@@ -20,7 +20,7 @@ load *could* see an older store is what a race says.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,10 @@ class Touch:
         """Whether peers can reach any of the memory."""
         return any(allocation.shared for allocation, _ in self.groups)
 
+    def by_other_threads(self) -> Touch:
+        """Return a scalar operation as the threads beside the leader perform it."""
+        return replace(self, lanes=np.zeros(1, dtype=np.int32))
+
     @property
     def place(self) -> str:
         """The first address, and how many elements there are, in print."""
@@ -118,6 +122,7 @@ class Observer:
                 self._report(Violation("uninitialised-read", message, step))
         if touch.scalar:
             self._record(program.leader, program.leader_clock, touch, PLAIN, False, site, step)
+            touch = touch.by_other_threads()
         self._record(program.lanes, program.lanes_clock, touch, PLAIN, False, site, step)
 
     def store(self, program: Program, touch: Touch, site: Site, step: int) -> None:
@@ -182,11 +187,9 @@ class Observer:
     ) -> None:
         self._sites.append(site)
         operation = Operation(party, clock, touch.tile, strength, len(self._sites) - 1, writes)
-        scalar_by_lanes = touch.scalar and party.component % 2 == 1
         for allocation, mask in touch.groups:
             offsets = (touch.addresses[mask] - np.uint64(allocation.base)).astype(np.int64)
-            lanes = np.zeros(1, dtype=np.int32) if scalar_by_lanes else touch.lanes[mask]
-            conflict = allocation.shadow.record(operation, offsets, touch.itemsize, lanes)
+            conflict = allocation.shadow.record(operation, offsets, touch.itemsize, touch.lanes[mask])
             if conflict is not None:
                 self._report(Violation("race", self._explain(conflict, operation, allocation, site), step))
 
