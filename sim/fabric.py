@@ -143,6 +143,11 @@ class SimulatedFabric:
         target.copy_(values)
         self._machine.memory.register(target, name=f"r{self.rank}.written", rank=self.rank).initialise(target)
 
+    def name_regions(self, tensor: torch.Tensor, regions: dict[int, str]) -> None:
+        """Give parts of a buffer printed names, by the offset in bytes that each starts at."""
+        allocation = self._machine.memory.register(tensor, name=f"r{self.rank}.named", rank=self.rank)
+        allocation.regions = {offset: f"r{self.rank}.{name}" for offset, name in regions.items()}
+
     def warm_up(self, launch: Callable[[], Any]) -> None:
         """Do nothing: interpreted kernels need no first launch."""
 

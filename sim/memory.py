@@ -8,7 +8,7 @@ to allocations, and for each allocation its shadow (see ``shadow``).
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Allocation:
         shared: Whether peers can reach it (accesses are then scheduling points).
         shadow: Access history per granule.
         owner: The torch storage, kept alive so that addresses are never reused.
+        regions: Printed names of parts by the offset they start at, where somebody gave them.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Allocation:
     shared: bool
     shadow: Shadow
     owner: Any
+    regions: dict[int, str] = field(default_factory=dict)
 
     def initialise(self, tensor: torch.Tensor) -> None:
         """Count the memory of a contiguous view as written."""
@@ -54,7 +56,9 @@ class Allocation:
 
     def place(self, address: int) -> str:
         """Return the printed form of an address in this allocation."""
-        return f"{self.name}+{address - self.base}"
+        offset = address - self.base
+        start = max((start for start in self.regions if start <= offset), default=0)
+        return f"{self.regions.get(start, self.name)}+{offset - start}"
 
 
 class Memory:

@@ -118,7 +118,8 @@ class Observer:
             offsets = (touch.addresses[mask] - np.uint64(allocation.base)).astype(np.int64)
             bad = allocation.shadow.find_uninitialised(offsets, touch.itemsize)
             if bad is not None:
-                message = f"{program.agent.name} reads {allocation.name}+{bad}, which nothing wrote, at {site}"
+                place = allocation.place(allocation.base + bad)
+                message = f"{program.agent.name} reads {place}, which nothing wrote, at {site}"
                 self._report(Violation("uninitialised-read", message, step))
         if touch.scalar:
             self._record(program.leader, program.leader_clock, touch, PLAIN, False, site, step)
@@ -197,7 +198,7 @@ class Observer:
         earlier = conflict.earlier
         return (
             f"{self._describe(earlier, self._sites[earlier.site])} and "
-            f"{self._describe(operation, site)} both touch {allocation.name}+{conflict.offset} "
+            f"{self._describe(operation, site)} both touch {allocation.place(allocation.base + conflict.offset)} "
             f"with no happens-before edge; {self._missing(earlier, operation)}"
         )
 

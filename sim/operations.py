@@ -51,7 +51,7 @@ class Operations:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._fresh = 0
+        self._fresh = [0] * machine.ranks
 
     # -- launches and allocations --------------------------------------------------------------------------------
 
@@ -70,8 +70,8 @@ class Operations:
     def adopt_fresh(self, tensor: torch.Tensor) -> None:
         """Track a tensor from ``torch.empty``; nothing wrote it yet."""
         rank = self._agent.rank
-        self._fresh += 1
-        self.machine.memory.register(tensor, name=f"r{rank}.empty{self._fresh}", rank=rank, initialised=False)
+        self._fresh[rank] += 1
+        self.machine.memory.register(tensor, name=f"r{rank}.empty{self._fresh[rank]}", rank=rank, initialised=False)
 
     # -- plain accesses ------------------------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ class RankFabric(Protocol):
     def write(self, target: torch.Tensor, values: torch.Tensor) -> None:
         """Overwrite device memory."""
 
+    def name_regions(self, tensor: torch.Tensor, regions: dict[int, str]) -> None:
+        """Name parts of a buffer for reports."""
+
     def warm_up(self, launch: Callable[[], Any]) -> None:
         """Launch once before capture, where kernels are compiled at their first launch."""
 
@@ -98,6 +101,11 @@ class HostProgram:
         workspace = self._implementation.module("workspace").Workspace.create(
             fabric, geometry, max_polls=self._max_polls
         )
+        fabric.name_regions(workspace.state, {0: "epoch", 8: "error_record"})
+        if workspace.buffer is not None:
+            names = ("published", "published_rows", "acknowledged", "inbox")
+            regions = {getattr(workspace.layout, name): name for name in names}
+            fabric.name_regions(workspace.buffer.local, regions)
         cases = self._cases
         if faulty and scenario.fault in TOLERANT_FAULTS:
             cases = cases[:-1]

@@ -47,6 +47,9 @@ class DeviceFabric(TorchFabric):
         """Overwrite device memory."""
         target.copy_(values)
 
+    def name_regions(self, tensor: torch.Tensor, regions: dict[int, str]) -> None:
+        """Do nothing: no report here names addresses."""
+
     def warm_up(self, launch: Callable[[], Any]) -> None:
         """Launch once, so that nothing is compiled or loaded during capture."""
         launch()
