@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from .scenario import Scenario
 
@@ -54,12 +55,12 @@ class Family:
     schedules: bool = False
 
 
-def base_scenario(backend: str, **fields: object) -> Scenario:
+def base_scenario(backend: str, **fields: Any) -> Scenario:
     """Return the default scenario of a simulated backend, with some fields changed."""
     form = backend.partition(":")[2]
     if form == "all-gather":
-        return Scenario(transport="all-gather", **fields)  # type: ignore[arg-type]
-    return Scenario(discipline=form or "alternating", **fields)  # type: ignore[arg-type]
+        return Scenario(transport="all-gather", **fields)
+    return Scenario(discipline=form or "alternating", **fields)
 
 
 def _schedules(seed: int) -> Iterator[str]:

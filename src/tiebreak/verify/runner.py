@@ -15,6 +15,7 @@ from tiebreak.backends import Outcome
 from tiebreak.backends.registry import make_backend
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.report.model import Cell, Failure
+from tiebreak.report.model import Result as Verdict
 
 from .checks import CHECKS, Check, Trial
 from .command import replay_command
@@ -209,13 +210,13 @@ def _collect(name: str, backend: str, results: Sequence[TaskResult]) -> Cell:
     inputs = set().union(*(result.inputs.get(name, set()) for result in results)) if results else set()
     failures = tuple(failure for result in results for failure in result.failures if failure.property == name)
     seconds = sum(result.seconds for result in results if name in result.executions)
-    outcome = "failed" if failures else "passed" if executions else "not applicable"
+    verdict: Verdict = "failed" if failures else "passed" if executions else "not applicable"
     return Cell(
         property=name,
         backend=backend,
         executions=executions,
         inputs=len(inputs),
-        result=outcome,  # type: ignore[arg-type]
+        result=verdict,
         seconds=round(seconds, 3),
         failures=failures,
     )
