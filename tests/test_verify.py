@@ -49,14 +49,16 @@ def run_command(*words: str) -> subprocess.CompletedProcess[str]:
         starts=st.booleans(),
         discipline=st.sampled_from(["alternating", "acknowledged"]),
         epoch=st.sampled_from([0, 2**63 - 3]),
-        fault=st.sampled_from(["none", "dead"]),
     )
 )
 def test_scenario_texts_round_trip(scenario: Scenario) -> None:
     assert parse_scenario(scenario.text()) == scenario
 
 
-@pytest.mark.parametrize("text", ["", "ranks", "ranks=two", "speed=3", "starts=yes", "discipline=none", "mode=lazy"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "ranks", "ranks=two", "ranks=0", "k=0", "rows=-1", "fault=dead,ranks=1", "speed=3", "starts=yes", "mode=lazy"],
+)
 def test_a_malformed_scenario_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_scenario(text)
@@ -89,6 +91,12 @@ def test_every_scenario_is_planned_once_and_more_rounds_extend_fewer() -> None:
         large = list(family.plan("sim:alternating", Effort(rounds=2)))
         assert len(set(small)) == len(small)
         assert set(small) <= set(large)
+
+
+def test_one_rank_alone_has_no_peer_that_could_fail() -> None:
+    faults = next(family for family in FAMILIES if family.property == "faults-named")
+    assert list(faults.plan("sim:alternating", Effort(ranks=(1,)))) == []
+    assert {scenario.ranks for scenario, _ in faults.plan("sim:alternating", Effort(ranks=(1, 2, 3)))} == {2, 3}
 
 
 def test_every_property_is_run_on_some_backend() -> None:

@@ -171,10 +171,10 @@ def plan_wraps(backend: str, effort: Effort) -> Plan:
 
 
 def plan_faults(backend: str, effort: Effort) -> Plan:
-    """A rank that dies, falls short, disagrees or cannot rendezvous."""
+    """A rank that dies, falls short, disagrees or cannot rendezvous; it takes two to notice."""
     schedules = _schedules(effort.seed)
     for fault in ("fewer-rows", "dead", "one-fewer", "geometry", "rendezvous"):
-        for ranks in effort.ranks[:2]:
+        for ranks in [ranks for ranks in effort.ranks if ranks > 1][:2]:
             for lead in range(2):
                 scenario = base_scenario(
                     backend,

@@ -16,6 +16,7 @@ from .case import Recipe
 TRANSPORTS = ("auto", "symmetric", "all-gather")
 DISCIPLINES = ("alternating", "acknowledged")
 MODES = ("eager", "graph")
+LEAST = {"ranks": 1, "interleave": 1, "rows": 0, "k": 1, "local": 1, "length": 1, "epochs": 1, "residency": 1}
 FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry")
 
 
@@ -59,6 +60,13 @@ class Scenario(Recipe):
                 raise InputError(
                     name, value=getattr(self, name), limit=f"one of {', '.join(allowed)}", remedy="name one of them"
                 )
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise InputError(
+                    name, value=getattr(self, name), limit=f"at least {least}", remedy="choose a larger one"
+                )
+        if self.fault != "none" and self.ranks < 2:
+            raise InputError("fault", value=self.fault, limit="needs a second rank", remedy="use 2 ranks or more")
 
 
 def parse_scenario(text: str) -> Scenario:
