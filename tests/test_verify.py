@@ -194,6 +194,7 @@ def test_a_captured_file_of_candidates_is_selected_on_every_backend(tmp_path: Pa
         (["verify", "--preset", "alphabetical"], "alphabetical"),
         (["verify", "--quick", "--deep"], "exclude each other"),
         (["verify", "--only", "beauty"], "properties are"),
+        (["verify", "--only", "theorem", "--backend", "sim"], "says nothing about sim:alternating"),
         (["verify", "--input", "nowhere.npz"], "nowhere.npz"),
         (["verify", "--target", "nowhere:nothing"], "nowhere"),
         (["replay", "ranks=2", "--schedule", "fast"], "forms are"),

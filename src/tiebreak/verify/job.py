@@ -146,6 +146,13 @@ def _run_properties(
     if request.input is not None:
         return run_captured(request.input, effort, [make_backend(name) for name in backends])
     tasks = plan_tasks(backends, effort, request.only)
+    if not tasks:
+        raise InputError(
+            "--only",
+            value=", ".join(request.only),
+            limit=f"it says nothing about {', '.join(backends)}",
+            remedy="choose other backends or properties",
+        )
     workers = request.workers or default_workers()
     with _progress(console) as progress:
         bar = progress.add_task("properties", total=len(tasks))
