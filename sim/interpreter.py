@@ -19,7 +19,9 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+import triton
 import triton.language as tl
 from triton.runtime import interpreter
 
@@ -50,7 +52,8 @@ def open_session(machine: Machine) -> Iterator[None]:
     """Route launches, memory operations and ``torch.empty`` of this process to ``machine``.
 
     Raises:
-        MissingBackendError: Kernels were decorated without ``TRITON_INTERPRET=1``.
+        MissingBackendError: Kernels were decorated without ``TRITON_INTERPRET=1``, or
+            the interpreter of this Triton does not work with this NumPy.
     """
     if not isinstance(tl.sort, interpreter.InterpretedFunction):
         raise MissingBackendError(
@@ -59,6 +62,7 @@ def open_session(machine: Machine) -> Iterator[None]:
             remedy="set TRITON_INTERPRET=1 in the environment before triton is imported",
         )
     scope = interpreter._patch_lang(_Language)
+    _require_numpy(scope)
     patches: list[tuple[Any, dict[str, Callable[..., Any]]]] = [
         (interpreter.InterpreterBuilder, _builder_hooks()),
         (interpreter.InterpretedFunction, {"run": _run}),
@@ -78,6 +82,23 @@ def open_session(machine: Machine) -> Iterator[None]:
         for owner, name, original in saved:
             setattr(owner, name, original)
         scope.restore()
+
+
+def _require_numpy(scope: Any) -> None:
+    """See that a scalar of the patched language can be a Python integer.
+
+    Triton 3.6 converts an array of one element there, which NumPy refuses since 2.4.
+    """
+    try:
+        interpreter._implicit_cvt(1).__index__()
+    except TypeError as error:
+        scope.restore()
+        raise MissingBackendError(
+            "the interpreter of Triton",
+            value=triton.__version__,
+            limit=f"it does not work with NumPy {np.__version__}",
+            remedy="install an older numpy (numpy<2.4) or a newer triton (triton>=3.9)",
+        ) from error
 
 
 def _enter(program: Program) -> None:

@@ -12,8 +12,9 @@ import triton
 import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from triton.runtime import interpreter
 
-from tiebreak.errors import InputError, ReplayError
+from tiebreak.errors import InputError, MissingBackendError, ReplayError
 from tiebreak.sim.fabric import SimulatedFabric, SymmetricBuffer, simulate
 from tiebreak.sim.machine import Execution, Machine, Settings
 from tiebreak.sim.schedulers import Scheduler
@@ -318,3 +319,18 @@ def test_the_table_has_a_column_per_rank_and_folds_spins() -> None:
     assert lines[0].split(" | ")[1].strip() == "rank 0" and lines[0].split(" | ")[2].strip() == "rank 1"
     assert any("atomic xchg release.sys" in line.split(" | ")[1] for line in lines[2:] if line.count("|") > 1)
     assert any("(x2)" in line and "atomic add acquire.sys" in line for line in lines)
+
+
+def test_an_interpreter_that_does_not_fit_numpy_is_refused_and_leaves_nothing_patched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(value: object) -> object:
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+
+    original = tl.load
+    with monkeypatch.context() as patch:
+        patch.setattr(interpreter, "_implicit_cvt", refuse)
+        with pytest.raises(MissingBackendError, match="does not work with NumPy"):
+            execute([race_to_append])
+    assert tl.load is original
+    assert found(execute([race_to_append])) == []
