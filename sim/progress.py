@@ -98,7 +98,7 @@ class Progress:
             message = f"the last {steps} of {budget} steps ran through only {len(self._states)} states; {self._waits()}"
             self._machine.report(Violation("livelock", message, self._machine.step))
         else:
-            message = f"{budget} steps were not enough, and no state repeated; raise the budget"
+            message = f"{budget} steps were not enough, and their states did not all repeat; raise the budget"
             self._machine.report(Violation("budget", message, self._machine.step))
 
     def resolve_stall(self, agents: Sequence[Agent]) -> list[Agent]:

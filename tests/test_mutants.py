@@ -47,7 +47,7 @@ def test_mutant_is_killed_and_stays_killed_on_replay(name: str) -> None:
     scenario = parse_scenario(words[2])
     found = judge(scenario, mutated_backend(MUTANTS[name]).run(scenario, f"replay:{result.schedule}"))
     assert result.property in [finding.property for finding in found]
-    clean = judge(scenario, SimulatedBackend(MUTANTS[name].backend).run(scenario, "default"))
+    clean = judge(scenario, SimulatedBackend(scenario.backend).run(scenario, "default"))
     assert clean == []
 
 
@@ -72,4 +72,4 @@ def test_a_stale_edit_is_refused() -> None:
 def test_a_mutant_leaves_the_original_as_it_is() -> None:
     mutant = MUTANTS["tie-to-highest-id"]
     assert judge(mutant.scenario, mutated_backend(mutant).run(mutant.scenario, "default")) != []
-    assert judge(mutant.scenario, SimulatedBackend(mutant.backend).run(mutant.scenario, "default")) == []
+    assert judge(mutant.scenario, SimulatedBackend(mutant.scenario.backend).run(mutant.scenario, "default")) == []

@@ -198,6 +198,7 @@ def test_a_captured_file_of_candidates_is_selected_on_every_backend(tmp_path: Pa
         (["verify", "--input", "nowhere.npz"], "nowhere.npz"),
         (["verify", "--target", "nowhere:nothing"], "nowhere"),
         (["replay", "ranks=2", "--schedule", "fast"], "forms are"),
+        (["replay", "ranks=2", "--backend", "sim:acknowledged"], "the scenario belongs to sim:alternating"),
         (["replay", "ranks=2", "--mutant", "gremlin"], "mutants are"),
         (["replay", "ranks=2", "--schedule", "replay:1:r7.p0"], "step 1 of the schedule"),
         (["verify", "--report", "/dev/null/report"], "must be a folder that can be written"),
@@ -221,7 +222,26 @@ def test_a_failing_test_prints_the_events_and_one_replay_command() -> None:
     assert "step | rank 0" in text
     (replay,) = [line for line in text.splitlines() if line.startswith("replay: tiebreak replay ")]
     words = shlex.split(replay)
-    assert replay_scenario(words[3], words[words.index("--schedule") + 1], mutant.backend, mutant.name, QUIET) == 1
+    assert (
+        replay_scenario(words[3], words[words.index("--schedule") + 1], mutant.scenario.backend, mutant.name, QUIET)
+        == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(replay_input="k=1;0:0"),
+        Request(target="torch:topk", backends=("spec",)),
+        Request(target="torch:topk", ranks=(2,)),
+        Request(target="torch:topk", only=("theorem",)),
+        Request(input=Path("captured.npz"), only=("theorem",)),
+    ],
+    ids=["replay-input", "backend", "ranks", "only", "input"],
+)
+def test_an_option_without_effect_is_refused(request_: Request) -> None:
+    with pytest.raises(InputError, match="has no effect"):
+        run_request(request_, QUIET)
 
 
 def test_backends_by_name() -> None:
@@ -234,6 +254,10 @@ def test_backends_by_name() -> None:
     assert make_backend("spec").name == "spec"
     with pytest.raises(MissingBackendError):
         expand_names(["cuda"])
+    with pytest.raises(InputError, match="it stands for"):
+        make_backend("sim")
+    assert {make_backend(name).name for name in NAMES} == set(NAMES)
+    assert Scenario(transport="all-gather").backend == "sim:all-gather"
 
 
 @pytest.mark.parametrize(("backend", "message"), [("cuda", "this version runs no merge"), ("tpu", "backends are")])

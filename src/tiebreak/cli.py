@@ -67,7 +67,7 @@ def verify(
 def replay(
     scenario: Annotated[str, typer.Argument(help="Scenario, as a failure printed it.")],
     schedule: Annotated[str, typer.Option(help="Schedule, as a failure printed it, or another strategy.")] = "default",
-    backend: Annotated[str, typer.Option(help="Backend that failed.")] = "sim:alternating",
+    backend: Annotated[str, typer.Option(help="Backend that failed. Default: what the scenario belongs to.")] = "",
     mutant: Annotated[str, typer.Option(help="Name of the seeded bug to put in.")] = "",
 ) -> None:
     """Run one scenario under one schedule; exit 1 if it breaks a property again."""

@@ -37,6 +37,12 @@ def expand_names(names: Sequence[str]) -> list[str]:
 
 
 def make_backend(name: str) -> Backend:
-    """Return the backend called ``name``; see ``NAMES``."""
-    (full,) = expand_names([name])
-    return SpecBackend() if full == "spec" else SimulatedBackend(full)
+    """Return the backend called ``name``; see ``NAMES``.
+
+    Raises:
+        InputError: The name is unknown, or stands for several backends.
+    """
+    full = expand_names([name])
+    if len(full) > 1:
+        raise InputError("backend", value=name, limit=f"it stands for {', '.join(full)}", remedy="name one of them")
+    return SpecBackend() if full == ["spec"] else SimulatedBackend(full[0])

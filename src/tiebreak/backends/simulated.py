@@ -30,7 +30,7 @@ class SimulatedBackend:
         package: Package that holds the implementation.
     """
 
-    def __init__(self, name: str = "sim", package: str = "tiebreak.impl") -> None:
+    def __init__(self, name: str = "sim:alternating", package: str = "tiebreak.impl") -> None:
         self.name = name
         self.implementation = Implementation(package)
 

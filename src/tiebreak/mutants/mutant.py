@@ -30,9 +30,3 @@ class Mutant:
     scenario: Scenario
     schedules: tuple[str, ...] = ("default", "round-robin", "random:0", "random:1", "pct:0:1:3", "pct:1:1:3")
     properties: tuple[str, ...] = ("exact-order", "agreement", "race-free", "initialised-memory", "progress")
-
-    @property
-    def backend(self) -> str:
-        """Name of the simulated backend that the scenario runs on."""
-        scenario = self.scenario
-        return f"sim:{'all-gather' if scenario.transport == 'all-gather' else scenario.discipline}"

@@ -71,6 +71,27 @@ class Request:
             raise InputError("--quick with --deep", limit="they exclude each other", remedy="leave one out")
         return "quick" if self.quick else "deep" if self.deep else "default"
 
+    def refuse_idle_options(self) -> None:
+        """See that every option says something about this run.
+
+        Raises:
+            InputError: One has no effect beside the others.
+        """
+        idle = {
+            "--replay-input": self.replay_input is not None and self.target is None,
+            "--backend": bool(self.backends) and self.target is not None,
+            "--ranks": bool(self.ranks) and self.target is not None,
+            "--only": bool(self.only) and (self.target is not None or self.input is not None),
+        }
+        for name, given in idle.items():
+            if given:
+                raise InputError(
+                    name,
+                    limit="it has no effect in this run",
+                    remedy="--replay-input goes with --target; --backend, --ranks and --only go without it, "
+                    "and --only without --input",
+                )
+
     def effort(self) -> Effort:
         """Return the effort that the arguments ask for.
 
@@ -97,6 +118,7 @@ def run_request(request: Request, console: Console) -> int:
         TiebreakError: The request cannot be run.
     """
     started, begun = datetime.datetime.now(datetime.UTC), time.monotonic()
+    request.refuse_idle_options()
     effort = request.effort()
     if request.report is not None:
         prepare_folder(request.report)
@@ -193,13 +215,22 @@ def _progress(console: Console) -> Progress:
 def replay_scenario(text: str, schedule: str, backend: str, mutant: str, console: Console) -> int:
     """Run one scenario under one schedule, print what happened, return 1 if it broke a property.
 
+    An empty ``backend`` stands for the simulated one that the scenario belongs to.
+
     Raises:
         TiebreakError: The scenario, schedule, backend or mutant is malformed or unknown.
     """
     scenario = parse_scenario(text)
     if mutant and mutant not in MUTANTS:
         raise InputError("mutant", value=mutant, limit=f"mutants are {', '.join(MUTANTS)}", remedy="name one of them")
-    runner = mutated_backend(MUTANTS[mutant]) if mutant else make_backend(backend)
+    if backend not in ("", "spec", scenario.backend):
+        raise InputError(
+            "--backend",
+            value=backend,
+            limit=f"the scenario belongs to {scenario.backend}",
+            remedy="leave the option out, or change the scenario's transport or discipline",
+        )
+    runner = mutated_backend(MUTANTS[mutant]) if mutant else make_backend(backend or scenario.backend)
     outcome = runner.run(scenario, schedule)
     if outcome.table:
         console.print(outcome.table, markup=False, highlight=False, soft_wrap=True)

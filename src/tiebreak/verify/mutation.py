@@ -15,7 +15,7 @@ from .shrinking import Failing, Shrinker
 
 def mutated_backend(mutant: Mutant) -> SimulatedBackend:
     """Return a backend that runs the mutated implementation."""
-    return SimulatedBackend(mutant.backend, load_mutated(mutant.name, mutant.edits))
+    return SimulatedBackend(mutant.scenario.backend, load_mutated(mutant.name, mutant.edits))
 
 
 def run_mutant(name: str) -> MutantResult:
@@ -25,7 +25,7 @@ def run_mutant(name: str) -> MutantResult:
     otherwise the kill says nothing, and the mutant counts as alive.
     """
     mutant = MUTANTS[name]
-    mutated, original = mutated_backend(mutant), SimulatedBackend(mutant.backend)
+    mutated, original = mutated_backend(mutant), SimulatedBackend(mutant.scenario.backend)
     for schedule in mutant.schedules:
         outcome = mutated.run(mutant.scenario, schedule)
         found = [finding for finding in judge(mutant.scenario, outcome) if finding.property in mutant.properties]
@@ -40,7 +40,7 @@ def run_mutant(name: str) -> MutantResult:
             True,
             failing.finding.property,
             failing.outcome.schedule,
-            replay_command(failing.scenario, failing.outcome.schedule, mutant.backend, mutant.name),
+            replay_command(failing.scenario, failing.outcome.schedule, mutant.scenario.backend, mutant.name),
             failing.finding.message,
         )
     return _result(mutant, False, message=f"survived {', '.join(mutant.schedules)}")

@@ -49,6 +49,11 @@ class Scenario(Recipe):
     residency: int = 132
     data_points: bool = True
 
+    @property
+    def backend(self) -> str:
+        """Name of the simulated backend that the transport and the discipline belong to."""
+        return f"sim:{'all-gather' if self.transport == 'all-gather' else self.discipline}"
+
     def __post_init__(self) -> None:
         for name, allowed in (
             ("transport", TRANSPORTS),
