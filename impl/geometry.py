@@ -19,9 +19,13 @@ LARGEST_TILE = 8192
 
 Discipline = Literal["alternating", "acknowledged"]
 Transport = Literal["auto", "symmetric", "all-gather"]
+SelectionContract = Literal["order", "set"]
+Implementation = Literal["auto", "cutedsl", "triton"]
 
 DISCIPLINES = ("alternating", "acknowledged")
 TRANSPORTS = ("auto", "symmetric", "all-gather")
+CONTRACTS = ("order", "set")
+IMPLEMENTATIONS = ("auto", "cutedsl", "triton")
 DTYPES = ("float32",)
 
 
@@ -43,6 +47,10 @@ class Geometry:
             (``acknowledged``).
         transport: ``symmetric`` memory, ``all-gather``, or ``auto``: symmetric
             memory if every rank gets it.
+        contract: Order of the ids: best first (``order``), or the order of
+            candidate position (``set``), which is faster.
+        implementation: Selection kernel: ``cutedsl``, ``triton``, or ``auto``:
+            cutedsl on a GPU, triton under its interpreter.
         dtype: Type of the scores.
         first_epoch: Where the epoch counters start; any int64.
         version: Protocol version.
@@ -55,6 +63,8 @@ class Geometry:
     preset: str = "ieee"
     discipline: Discipline = "alternating"
     transport: Transport = "auto"
+    contract: SelectionContract = "order"
+    implementation: Implementation = "auto"
     dtype: str = "float32"
     first_epoch: int = 0
     version: int = PROTOCOL_VERSION
@@ -78,6 +88,8 @@ class Geometry:
         check_integer("local_candidates * world size", self.local_candidates * world_size, 1, LARGEST_ID.value)
         check_name("discipline", self.discipline, DISCIPLINES)
         check_name("transport", self.transport, TRANSPORTS)
+        check_name("contract", self.contract, CONTRACTS)
+        check_name("implementation", self.implementation, IMPLEMENTATIONS)
         check_name("dtype", self.dtype, DTYPES)
         resolve_policy(self.preset)
         check_integer("min(k, candidates)", min(self.k, self.local_candidates * world_size), 1, LARGEST_TILE)

@@ -123,6 +123,8 @@ def _exchange(
         source_words=geometry.local_candidates * 2,
         row_words=row_words,
         policy=workspace.policy,
+        contract=geometry.contract,
+        implementation=geometry.implementation,
         state=state,
         slots=geometry.slots,
         slot_words=layout.slot_words,
@@ -162,6 +164,8 @@ def _gather(
         source_words=rows * row_words,
         row_words=row_words,
         policy=workspace.policy,
+        contract=geometry.contract,
+        implementation=geometry.implementation,
         state=workspace.state,
     )
 

@@ -8,7 +8,15 @@ import torch
 
 from tiebreak.errors import InputError
 
-from .geometry import LARGEST_TILE, check_integer, check_name
+from .geometry import (
+    CONTRACTS,
+    IMPLEMENTATIONS,
+    LARGEST_TILE,
+    Implementation,
+    SelectionContract,
+    check_integer,
+    check_name,
+)
 from .kernels_select import select
 from .kernels_state import LARGEST_ID
 from .launch import device_guard
@@ -23,6 +31,8 @@ def select_candidates(
     preset: str = "ieee",
     *,
     layout: CandidateLayout = "row-major",
+    contract: SelectionContract = "order",
+    implementation: Implementation = "auto",
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the ids of the k best candidates of each row, best first, -1 in unused slots.
@@ -37,6 +47,8 @@ def select_candidates(
         k: Ids per row, at least 1; may exceed the candidates.
         preset: Name of the total order, see ``policy.POLICIES``.
         layout: Which of the two shapes ``candidates`` has.
+        contract: Best first (``order``), or by candidate position (``set``).
+        implementation: Kernel: ``cutedsl``, ``triton``, or ``auto``.
         out: int32 ``[rows, k]`` to write to, rows any distance apart.
 
     Returns:
@@ -65,6 +77,8 @@ def select_candidates(
         source_words=rows * local_candidates * 2,
         row_words=local_candidates * 2,
         policy=resolve_policy(preset),
+        contract=contract,
+        implementation=implementation,
     )
     return out
 
@@ -76,6 +90,8 @@ def select_peer_candidates(
     k: int,
     preset: str = "ieee",
     *,
+    contract: SelectionContract = "order",
+    implementation: Implementation = "auto",
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """As ``select_candidates``, from one buffer ``[rows, L, 2]`` per source, given by address.
@@ -88,6 +104,8 @@ def select_peer_candidates(
         local_candidates: Candidates L per row of each buffer.
         k: Ids per row.
         preset: Name of the total order.
+        contract: As for ``select_candidates``.
+        implementation: As for ``select_candidates``.
         out: int32 ``[rows, k]`` to write to.
 
     Returns:
@@ -111,6 +129,8 @@ def select_peer_candidates(
         source_words=0,
         row_words=local_candidates * 2,
         policy=resolve_policy(preset),
+        contract=contract,
+        implementation=implementation,
         from_peers=True,
     )
     return out
@@ -125,6 +145,8 @@ def launch_select(
     source_words: int,
     row_words: int,
     policy: Policy,
+    contract: SelectionContract,
+    implementation: Implementation,
     from_peers: bool = False,
     state: torch.Tensor | None = None,
     slots: int = 1,
@@ -136,6 +158,8 @@ def launch_select(
         InputError: More candidates than int32 counts, or a tile beyond ``LARGEST_TILE``.
     """
     rows, k = out.shape
+    check_name("contract", contract, CONTRACTS)
+    check_name("implementation", implementation, IMPLEMENTATIONS)
     check_integer("candidates per row", count, 0, LARGEST_ID.value)
     check_integer("min(k, candidates)", min(k, count), 0, LARGEST_TILE)
     stages = max(min(k, count) - 1, 15).bit_length()
