@@ -36,6 +36,22 @@ class MissingBackendError(TiebreakError):
     """Raised when a backend, package or device that was asked for is not there."""
 
 
+class KernelFileError(TiebreakError):
+    """Raised when a file of a compiled kernel is damaged or belongs to another kernel."""
+
+
+class DriverError(TiebreakError):
+    """Raised when a call of the CUDA driver failed.
+
+    Attributes:
+        name: Name of the CUDA error, such as ``CUDA_ERROR_INVALID_VALUE``.
+    """
+
+    def __init__(self, what: str, *, name: str, **details: str) -> None:
+        self.name = name
+        super().__init__(what, **details)
+
+
 class GeometryError(TiebreakError):
     """Raised on every rank when the ranks disagree on a workspace's geometry."""
 
