@@ -39,6 +39,28 @@ _ENTRY = re.compile(r"^\.visible \.entry (\w+)\(([^)]*)\)", re.MULTILINE)
 _PARAMETER = re.compile(r"\.param(?: \.align \d+)? \.[a-z](\d+)\b")
 
 
+@dataclass(frozen=True)
+class KernelRecipe:
+    """How a CuTeDSL kernel is made.
+
+    Attributes:
+        name: Name of the specialisation, which says all that tells it from
+            others: letters, digits and ``_.+=,-``.
+        architecture: Target, such as ``sm_90a``.
+        sources: Files that the kernel's code comes from.
+        build: Takes the compiler's options and returns what
+            ``cute.compile(..., options=options)`` returns, for a host function
+            that launches one kernel; it imports ``cutlass`` itself.
+        dynamic_shared_bytes: Shared memory that every launch adds, per CTA.
+    """
+
+    name: str
+    architecture: str
+    sources: tuple[Path, ...]
+    build: Callable[[str], Any]
+    dynamic_shared_bytes: int = 0
+
+
 class Resources(NamedTuple):
     """What the kernel of a cubin takes.
 
@@ -90,34 +112,24 @@ class KernelBinary:
         return read_entry(self.ptx)[1]
 
 
-def compile_kernel(
-    name: str, architecture: str, build: Callable[[str], Any], *, dynamic_shared_bytes: int = 0
-) -> KernelBinary:
+def compile_kernel(recipe: KernelRecipe) -> KernelBinary:
     """Compile a CuTeDSL kernel without a GPU and without a file left behind.
-
-    Args:
-        name: Name of the specialisation.
-        architecture: Target, such as ``sm_90a``.
-        build: Takes the compiler's options and returns what
-            ``cute.compile(..., options=options)`` returns, for a host function
-            that launches one kernel; it imports ``cutlass`` itself.
-        dynamic_shared_bytes: Shared memory that every launch adds.
 
     Raises:
         MissingBackendError: ``cutlass`` or ``cuobjdump`` is not there.
     """
     with tempfile.TemporaryDirectory() as folder:
-        options = f"--gpu-arch={architecture} --keep-ptx --keep-cubin --dump-dir={shlex.quote(folder)}"
+        options = f"--gpu-arch={recipe.architecture} --keep-ptx --keep-cubin --dump-dir={shlex.quote(folder)}"
         try:
-            compiled = build(options)
+            compiled = recipe.build(options)
         except ImportError as error:
             raise MissingBackendError(
-                f"kernel {name} for {architecture} is not compiled, and CuTeDSL is not there",
+                f"kernel {recipe.name} for {recipe.architecture} is not compiled, and CuTeDSL is not there",
                 limit=str(error),
                 remedy=COMPILER_REMEDY,
             ) from error
         ptx, cubin = str(compiled.__ptx__), bytes(compiled.__cubin__)
-    return describe_kernel(name, architecture, ptx, cubin, dynamic_shared_bytes)
+    return describe_kernel(recipe.name, recipe.architecture, ptx, cubin, recipe.dynamic_shared_bytes)
 
 
 def describe_kernel(name: str, architecture: str, ptx: str, cubin: bytes, dynamic_shared_bytes: int) -> KernelBinary:

@@ -10,6 +10,7 @@ import pytest
 
 from tiebreak.errors import DriverError, InputError, MissingBackendError
 from tiebreak.impl import driver as cuda
+from tiebreak.impl import driver_library
 from tiebreak.impl.kernel_binary import KernelBinary
 
 PTX = """
@@ -98,7 +99,7 @@ def describe_attributes(config):
 
 
 def load(library: Library) -> cuda.LoadedKernel:
-    return cuda._load(cuda.Driver(library), BINARY, 3)
+    return cuda._load(driver_library.Driver(library), BINARY, 3)
 
 
 def arguments():
@@ -106,11 +107,13 @@ def arguments():
 
 
 def test_layouts_are_those_of_the_header():
-    offsets = {name: getattr(cuda.LaunchConfig, name).offset for name, _ in cuda.LaunchConfig._fields_}
+    offsets = {
+        name: getattr(driver_library.LaunchConfig, name).offset for name, _ in driver_library.LaunchConfig._fields_
+    }
     assert list(offsets.values()) == [0, 4, 8, 12, 16, 20, 24, 32, 40, 48]
-    assert ctypes.sizeof(cuda.LaunchConfig) == 56
-    assert ctypes.sizeof(cuda.LaunchAttribute) == 72
-    assert cuda.LaunchAttribute.value.offset == 8
+    assert ctypes.sizeof(driver_library.LaunchConfig) == 56
+    assert ctypes.sizeof(driver_library.LaunchAttribute) == 72
+    assert driver_library.LaunchAttribute.value.offset == 8
 
 
 def test_loading_uses_the_primary_context_and_restores_the_thread():
@@ -199,7 +202,7 @@ def test_occupancy_counts_dynamic_shared_memory_and_clusters():
 
 def test_a_kernel_is_loaded_once_per_device(monkeypatch):
     library = Library()
-    monkeypatch.setattr(cuda, "open_driver", lambda: cuda.Driver(library))
+    monkeypatch.setattr(cuda, "open_driver", lambda: driver_library.Driver(library))
     monkeypatch.setattr(cuda, "_loaded", {})
     kernels = [[], []]
     for device in (0, 1):
@@ -218,4 +221,4 @@ def test_a_kernel_is_loaded_once_per_device(monkeypatch):
 
 def test_a_missing_driver_is_named():
     with pytest.raises(MissingBackendError, match=r"libcuda-that-is-not-there.*run on a machine with"):
-        cuda.open_library("libcuda-that-is-not-there.so.1")
+        driver_library.open_library("libcuda-that-is-not-there.so.1")
