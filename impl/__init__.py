@@ -1,1 +1,5 @@
-"""GPU implementation of the global top-K merge: kernels and host code."""
+"""GPU implementation of the global top-K merge: kernels, host code, and operators for compiled graphs."""
+
+from . import merge_operators, operators
+
+__all__ = ["merge_operators", "operators"]

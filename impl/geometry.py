@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import torch
+
 from tiebreak.errors import GeometryError, InputError
 
 from .fabric import Fabric
@@ -99,9 +101,9 @@ def check_integer(name: str, value: object, low: int, high: int) -> None:
     """Check an integer's range.
 
     Raises:
-        InputError: ``value`` is not an int within ``low`` .. ``high``.
+        InputError: ``value`` is not an int, or the symbol of one, within ``low`` .. ``high``.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)) or not low <= value <= high:
         raise InputError(name, value=value, limit=f"must be an integer within {low}..{high}")
 
 

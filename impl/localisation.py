@@ -69,20 +69,27 @@ def localise(
     Source:
         https://github.com/vllm-project/vllm/pull/50365 (order of the packed prefix).
     """
-    check_tensor("global_ids", global_ids, torch.int32, (None, None))
-    check_integer("world_size", world_size, 1, LARGEST_ID.value)
-    check_integer("rank", rank, 0, world_size - 1)
-    check_integer("interleave", interleave, 1, LARGEST_ID.value)
+    check_localisation(global_ids, rank, world_size, interleave, table)
     rows, k = global_ids.shape
     out = prepare_output(out, rows, k, global_ids.device)
-    if out.untyped_storage().data_ptr() == global_ids.untyped_storage().data_ptr():
+    if out.numel() > 0 and out.untyped_storage().data_ptr() == global_ids.untyped_storage().data_ptr():
         raise InputError("out", limit="must not share memory with global_ids", remedy="pass another tensor")
-    if table is not None:
-        _check_table(table, rows, global_ids.device)
     counts = torch.empty((rows,), dtype=torch.int32, device=global_ids.device)
     if rows > 0:
         _launch(global_ids, out, counts, rank, world_size, interleave, table)
     return out, counts
+
+
+def check_localisation(
+    global_ids: torch.Tensor, rank: int, world_size: int, interleave: int, table: BlockTable | None
+) -> None:
+    """Check the arguments of ``localise`` but its output."""
+    check_tensor("global_ids", global_ids, torch.int32, (None, None))
+    check_integer("world_size", world_size, 1, LARGEST_ID.value)
+    check_integer("rank", rank, 0, world_size - 1)
+    check_integer("interleave", interleave, 1, LARGEST_ID.value)
+    if table is not None:
+        _check_table(table, global_ids.shape[0], global_ids.device)
 
 
 def _check_table(table: BlockTable, rows: int, device: torch.device) -> None:

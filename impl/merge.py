@@ -50,7 +50,7 @@ def merge_topk(
         https://github.com/vllm-project/vllm/pull/47348 (one-shot push to inboxes).
     """
     workspace.require_usable()
-    rows = _check_inputs(workspace, scores, local_indices, row_starts)
+    rows = check_inputs(workspace, scores, local_indices, row_starts)
     out = prepare_output(out, rows, workspace.geometry.k, workspace.fabric.device)
     with device_guard(workspace.fabric.device):
         if workspace.route == "symmetric":
@@ -60,7 +60,7 @@ def merge_topk(
     return out
 
 
-def _check_inputs(
+def check_inputs(
     workspace: Workspace, scores: torch.Tensor, local_indices: torch.Tensor, row_starts: torch.Tensor | None
 ) -> int:
     """Check the inputs of a merge and return the number of rows."""

@@ -61,13 +61,7 @@ def select_candidates(
         https://github.com/vllm-project/vllm/pull/46076 for the task;
         https://github.com/vllm-project/vllm/pull/50366 for the rank-major form.
     """
-    check_name("layout", layout, ("row-major", "rank-major"))
-    leading = 2 if layout == "row-major" else 3
-    check_tensor("candidates", candidates, torch.int32, (None,) * leading + (2,))
-    if not candidates.is_contiguous():
-        raise InputError("candidates", value=candidates.stride(), limit="must be contiguous")
-    sources = 1 if layout == "row-major" else candidates.shape[0]
-    rows, local_candidates = candidates.shape[-3], candidates.shape[-2]
+    sources, rows, local_candidates = check_candidates(candidates, layout)
     out = prepare_output(out, rows, k, candidates.device)
     launch_select(
         candidates,
@@ -117,9 +111,7 @@ def select_peer_candidates(
     Source:
         https://github.com/vllm-project/vllm/pull/50366 (owner-local buffers).
     """
-    check_tensor("addresses", addresses, torch.int64, (None,))
-    check_integer("rows", rows, 0, LARGEST_ID.value)
-    check_integer("local_candidates", local_candidates, 0, LARGEST_ID.value)
+    check_addresses(addresses, rows, local_candidates)
     out = prepare_output(out, rows, k, addresses.device)
     launch_select(
         addresses,
@@ -158,10 +150,7 @@ def launch_select(
         InputError: More candidates than int32 counts, or a tile beyond ``LARGEST_TILE``.
     """
     rows, k = out.shape
-    check_name("contract", contract, CONTRACTS)
-    check_name("implementation", implementation, IMPLEMENTATIONS)
-    check_integer("candidates per row", count, 0, LARGEST_ID.value)
-    check_integer("min(k, candidates)", min(k, count), 0, LARGEST_TILE)
+    check_selection(k, count, contract, implementation)
     stages = max(min(k, count) - 1, 15).bit_length()
     if rows == 0:
         return
@@ -186,6 +175,32 @@ def launch_select(
             stages=stages,
             num_warps=4 if stages < 11 else 8,
         )
+
+
+def check_candidates(candidates: torch.Tensor, layout: CandidateLayout) -> tuple[int, int, int]:
+    """Check gathered candidates; return sources, rows, and candidates per source and row."""
+    check_name("layout", layout, ("row-major", "rank-major"))
+    leading = 2 if layout == "row-major" else 3
+    check_tensor("candidates", candidates, torch.int32, (None,) * leading + (2,))
+    if not candidates.is_contiguous():
+        raise InputError("candidates", value=candidates.stride(), limit="must be contiguous")
+    sources = 1 if layout == "row-major" else candidates.shape[0]
+    return sources, candidates.shape[-3], candidates.shape[-2]
+
+
+def check_addresses(addresses: torch.Tensor, rows: int, local_candidates: int) -> None:
+    """Check a table of addresses and the sizes of the buffers behind it."""
+    check_tensor("addresses", addresses, torch.int64, (None,))
+    check_integer("rows", rows, 0, LARGEST_ID.value)
+    check_integer("local_candidates", local_candidates, 0, LARGEST_ID.value)
+
+
+def check_selection(k: int, count: int, contract: SelectionContract, implementation: Implementation) -> None:
+    """Check what is asked of a selection of k from ``count`` candidates per row."""
+    check_name("contract", contract, CONTRACTS)
+    check_name("implementation", implementation, IMPLEMENTATIONS)
+    check_integer("candidates per row", count, 0, LARGEST_ID.value)
+    check_integer("min(k, candidates)", min(k, count), 0, LARGEST_TILE)
 
 
 def prepare_output(out: torch.Tensor | None, rows: int, k: int, device: torch.device) -> torch.Tensor:

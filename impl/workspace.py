@@ -120,6 +120,11 @@ class Workspace:
         else:
             self.abandon()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or abandoned."""
+        return self._closed
+
     def require_usable(self) -> None:
         """Check that merges may be launched.
 
