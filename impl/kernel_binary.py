@@ -36,7 +36,7 @@ RESERVED_SHARED_BYTES = 1024
 """Shared memory that CUDA keeps per CTA; from sm_90 on cuobjdump counts it once a kernel uses any."""
 
 _ENTRY = re.compile(r"^\.visible \.entry (\w+)\(([^)]*)\)", re.MULTILINE)
-_PARAMETER = re.compile(r"\.param(?: \.align \d+)? \.[a-z](\d+)\b")
+_PARAMETER = re.compile(r"\.param \.[a-z](\d+)(?: \.ptr[ .\w]*)? \w+")
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,22 @@ def read_entry(ptx: str) -> tuple[str, tuple[int, ...]]:
     Source: PTX ISA, section "Kernel Function Parameters".
 
     Raises:
-        InputError: There is not exactly one kernel.
+        InputError: There is not exactly one kernel, or a parameter is an aggregate.
     """
     found = _ENTRY.findall(ptx)
     if len(found) != 1:
         names = ", ".join(name for name, _ in found)
         raise InputError("number of kernels in the PTX", value=len(found), limit=f"must be 1; found: {names or 'none'}")
     name, parameters = found[0]
-    return name, tuple(int(bits) // 8 for bits in _PARAMETER.findall(parameters))
+    return name, tuple(_measure_parameter(text.strip()) for text in parameters.split(",") if text.strip())
+
+
+def _measure_parameter(declaration: str) -> int:
+    """Return the bytes of a kernel parameter."""
+    found = _PARAMETER.fullmatch(declaration)
+    if found is None:
+        raise InputError("kernel parameter", value=declaration, limit="must be a pointer or a scalar")
+    return int(found[1]) // 8
 
 
 def measure_resources(cubin: bytes) -> Resources:

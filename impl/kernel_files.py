@@ -70,7 +70,7 @@ def read_kernel(folder: Path, name: str, architecture: str, fingerprint: str) ->
     manifest = _locate_manifest(folder, name, architecture)
     try:
         text = manifest.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _damaged(manifest, str(error.strerror)) from error
