@@ -1,4 +1,4 @@
-"""The command line: ``tiebreak verify`` and ``tiebreak replay``."""
+"""The command line: ``tiebreak verify``, ``tiebreak replay`` and ``tiebreak build``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tiebreak.bench.command import app as bench
 from tiebreak.environment import prepare_interpreter
 from tiebreak.errors import TiebreakError
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Verify the exact, deterministic global top-K across GPUs on simulated ranks.",
 )
+app.add_typer(bench, name="bench")
 
 EXIT_CLEAN, EXIT_VIOLATION, EXIT_MISUSE = 0, 1, 2
 
@@ -74,6 +76,17 @@ def replay(
     from tiebreak.verify.job import replay_scenario
 
     raise typer.Exit(replay_scenario(scenario, schedule, backend, mutant, Console()))
+
+
+@app.command()
+def build(
+    out: Annotated[Path, typer.Option(help="Folder for the kernels.", file_okay=False)],
+    arch: Annotated[str, typer.Option(help="Targets, separated by commas.")] = "sm_90a,sm_100a,sm_121a",
+) -> None:
+    """Compile the CuTeDSL kernels ahead of time, no GPU needed; exit 1 if one costs too much."""
+    from tiebreak.build import build_kernels
+
+    raise typer.Exit(build_kernels(arch, out, Console()))
 
 
 def main() -> None:

@@ -1,0 +1,5 @@
+"""``python -m tiebreak.bench`` is ``tiebreak bench``."""
+
+from tiebreak.bench.command import main
+
+main()
