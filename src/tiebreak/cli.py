@@ -1,4 +1,4 @@
-"""The command line: ``tiebreak verify``, ``tiebreak replay`` and ``tiebreak build``."""
+"""The command line: ``tiebreak verify``, ``tiebreak replay``, ``tiebreak build`` and ``tiebreak bench``."""
 
 from __future__ import annotations
 
