@@ -128,7 +128,7 @@ def _read_part(manifest: Path, kind: str, digest: str) -> bytes:
 
 def _replace(path: Path, content: bytes) -> None:
     """Put a file in place in one step."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    draft = path.with_name(f".{uuid.uuid4().hex}")
     try:
         draft.write_bytes(content)
         os.replace(draft, path)

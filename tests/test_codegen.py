@@ -64,7 +64,7 @@ def is_barrier(operation: str) -> bool:
 def test_every_kernel_compiles(outcome, name, architecture):
     text = Path(outcome[0], f"{name}.sm_{architecture}.ptx").read_text()
     assert f".target sm_{architecture}" in text
-    assert re.search(rf"│ {re.escape(name)} +│ {architecture} ", outcome[1])
+    assert re.search(rf"│ {re.escape(name)} +│ sm_{architecture} ", outcome[1])
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -1,31 +1,32 @@
 """Compiles every kernel to PTX and machine code, without a GPU.
 
 ``python -m tiebreak.codegen`` prints what each kernel costs on each
-architecture; ``--ptx DIR`` keeps the PTX.  Kernels must be decorated for
-compilation, so the environment variable TRITON_INTERPRET must not be set.
+architecture; ``--ptx DIR`` keeps the PTX.  Triton kernels must be decorated
+for compilation, so the environment variable TRITON_INTERPRET must not be set.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import triton
 from rich.console import Console
-from rich.table import Table
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from .errors import InputError, MissingBackendError, TiebreakError
 from .impl import kernels_exchange, kernels_localise, kernels_select, kernels_state
+from .impl.kernel_binary import KernelBinary, compile_kernel, describe_kernel
+from .impl.kernel_recipes import list_recipes
+from .impl.kernel_store import find_compiler
+from .resources import tabulate_kernels
 
 ARCHITECTURES = (90, 100, 121)
 """Compute capabilities: H200, B200, GB10."""
@@ -52,27 +53,6 @@ class Specimen:
     types: dict[str, str]
     values: dict[str, Any]
     warps: int = 4
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """What the compiler made of a specimen.
-
-    Attributes:
-        name: Name of the specimen.
-        architecture: Compute capability.
-        ptx: PTX text.
-        registers: Registers per thread.
-        shared: Shared memory in bytes.
-        spilled: Local memory in bytes, which spilled registers take.
-    """
-
-    name: str
-    architecture: int
-    ptx: str
-    registers: int
-    shared: int
-    spilled: int
 
 
 def specimens() -> Iterator[Specimen]:
@@ -109,8 +89,8 @@ def specimens() -> Iterator[Specimen]:
         yield Specimen(name, kernels_localise.localise, types, values)
 
 
-def compile_specimen(specimen: Specimen, architecture: int) -> Compiled:
-    """Compile one kernel for one architecture.
+def compile_specimen(specimen: Specimen, architecture: int) -> KernelBinary:
+    """Compile one Triton kernel for one compute capability.
 
     Raises:
         MissingBackendError: The kernels were decorated for the interpreter.
@@ -127,33 +107,35 @@ def compile_specimen(specimen: Specimen, architecture: int) -> Compiled:
     aligned = {
         (place,): [["tt.divisibility", 16]] for place, kind in enumerate(signature.values()) if kind.startswith("*")
     }
-    binary = triton.compile(
+    compiled = triton.compile(
         ASTSource(kernel, signature, constexprs=constants, attrs=aligned),
         target=GPUTarget("cuda", architecture, 32),
         options={"num_warps": specimen.warps},
     )
-    registers, spilled = _resources(binary.asm["cubin"])
-    return Compiled(
-        specimen.name, architecture, str(binary.asm["ptx"]), registers, int(binary.metadata.shared), spilled
-    )
+    ptx, cubin = str(compiled.asm["ptx"]), bytes(compiled.asm["cubin"])
+    return describe_kernel(specimen.name, f"sm_{architecture}", ptx, cubin, int(compiled.metadata.shared))
 
 
-def _resources(cubin: bytes) -> tuple[int, int]:
-    """Return registers per thread and bytes of local memory of the kernel in a cubin."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "kernel.cubin")
-        path.write_bytes(cubin)
-        command = [triton.knobs.nvidia.cuobjdump.path, "--dump-resource-usage", str(path)]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", text)}
-    return found["REG"], found["STACK"] + found["LOCAL"]
-
-
-def compile_all(architectures: Sequence[int]) -> Iterator[Compiled]:
-    """Compile every kernel for every architecture."""
+def compile_triton(architectures: Sequence[int]) -> Iterator[KernelBinary]:
+    """Compile every Triton kernel for every compute capability."""
     for specimen in specimens():
         for architecture in architectures:
             yield compile_specimen(specimen, architecture)
+
+
+def compile_cutedsl(architectures: Sequence[int]) -> Iterator[KernelBinary]:
+    """Compile every CuTeDSL kernel for every compute capability, with its own instructions.
+
+    Raises:
+        MissingBackendError: CuTeDSL is not there; names the kernels.
+    """
+    recipes = [recipe for architecture in architectures for recipe in list_recipes(f"sm_{architecture}a")]
+    if recipes and find_compiler() is None:
+        names = ", ".join(dict.fromkeys(recipe.name for recipe in recipes))
+        raise MissingBackendError(
+            f"left out because CuTeDSL is not installed: {names}", remedy='pip install "nvidia-cutlass-dsl[cu13]"'
+        )
+    yield from map(compile_kernel, recipes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -162,20 +144,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--architectures", default=",".join(map(str, ARCHITECTURES)), help="compute capabilities")
     parser.add_argument("--ptx", type=Path, help="folder for the PTX, one file per kernel and architecture")
     options = parser.parse_args(arguments)
+    binaries: list[KernelBinary] = []
+    failure = ""
     try:
         architectures = [_parse_architecture(text) for text in options.architectures.split(",")]
-        table = Table("kernel", "sm", "registers", "shared bytes", "spilled bytes", "PTX bytes")
-        for compiled in compile_all(architectures):
-            costs = (compiled.registers, compiled.shared, compiled.spilled, len(compiled.ptx))
-            table.add_row(compiled.name, str(compiled.architecture), *(str(cost) for cost in costs))
+        for binary in chain(compile_triton(architectures), compile_cutedsl(architectures)):
+            binaries.append(binary)
             if options.ptx is not None:
                 options.ptx.mkdir(parents=True, exist_ok=True)
-                Path(options.ptx, f"{compiled.name}.sm_{compiled.architecture}.ptx").write_text(compiled.ptx)
+                Path(options.ptx, f"{binary.name}.{binary.architecture}.ptx").write_text(binary.ptx)
     except TiebreakError as error:
-        Console(stderr=True).print(f"error: {error}", markup=False)
-        return 2
-    Console().print(table)
-    return 0
+        failure = str(error)
+    if binaries:
+        Console().print(tabulate_kernels(binaries))
+    if failure:
+        Console(stderr=True).print(f"error: {failure}", markup=False)
+    return 2 if failure else 0
 
 
 def _parse_architecture(text: str) -> int:

@@ -1,0 +1,31 @@
+"""What compiled kernels cost, as a table, and which cost too much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.table import Table
+
+from .impl.kernel_binary import KernelBinary
+
+SHARED_LIMIT = 101_376
+"""Shared memory of a CTA on GB10, 99 KiB: the least among the targets."""
+
+
+def tabulate_kernels(binaries: Iterable[KernelBinary]) -> Table:
+    """Return a table with one row per kernel."""
+    table = Table("kernel", "target", "registers", "shared bytes", "spilled bytes", "PTX bytes")
+    for binary in binaries:
+        costs = (binary.registers, binary.shared_bytes, binary.spilled_bytes, len(binary.ptx))
+        table.add_row(binary.name, binary.architecture, *map(str, costs))
+    return table
+
+
+def find_excesses(binaries: Iterable[KernelBinary]) -> Iterator[str]:
+    """Yield one line for every kernel that spills registers or does not fit every target."""
+    for binary in binaries:
+        name = f"{binary.name} for {binary.architecture}"
+        if binary.shared_bytes > SHARED_LIMIT:
+            yield f"{name} needs {binary.shared_bytes} bytes of shared memory; GB10 has {SHARED_LIMIT}"
+        if binary.spilled_bytes:
+            yield f"{name} spills {binary.spilled_bytes} bytes per thread"
