@@ -24,6 +24,7 @@ PUBLISH_TIMEOUT = tl.constexpr(1)
 ACKNOWLEDGE_TIMEOUT = tl.constexpr(2)
 ROW_MISMATCH = tl.constexpr(3)
 INDEX_RANGE = tl.constexpr(4)
+RETURN_TIMEOUT = tl.constexpr(5)
 
 LARGEST_ID = tl.constexpr(2**31 - 1)
 

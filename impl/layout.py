@@ -1,11 +1,13 @@
-"""Layout of a rank's symmetric buffer: three flag arrays, then the inbox.
+"""Layout of a rank's symmetric buffer: four flag arrays, the inbox, and the returned ids.
 
 ::
 
     published       int64 [W]      epoch that rank s has published to me
     published_rows  int64 [2, W]   rows of that epoch, by epoch parity
     acknowledged    int64 [W]      epoch that rank s has finished selecting
-    inbox           int32 [slots, max_rows, W, L, 2]
+    returned        int64 [W]      epoch whose ids owner s has returned to me
+    inbox           int32 [slots, inbox_rows, W, L, 2]
+    returned_ids    int32 [returned_rows, k]
 
 Every array starts on a boundary of 256 bytes, so that flags and payload share
 no cache line.  ``published_rows`` needs its two halves because a fast peer may
@@ -14,6 +16,16 @@ publish n + 2 before this rank published n + 1, which is after that check.
 
 The inbox is row-major with the rank second, so a row's candidates lie together.
 Slot ``epoch & 1`` holds an epoch when there are two slots.
+
+In an owner-sharded merge rank s owns rows s P .. (s + 1) P - 1 of the merge,
+P = ``rows_per_owner``.  Its inbox holds those rows only, from row 0 on;
+``returned_ids`` holds the ids of all rows.  It has one slot under both
+disciplines.  Owner s writes it for epoch n after it acquired ``published`` = n
+of every peer; a peer publishes n after it copied the ids of its latest
+owner-sharded merge before n out, since its stream runs one exchange after the
+other.  So nothing is overwritten before it was read, whichever kinds of merges
+follow one another.  The inbox is read, as in any merge, before its reader
+publishes or acknowledges anything further.
 """
 
 from __future__ import annotations
@@ -31,15 +43,19 @@ class BufferLayout:
 
     Attributes:
         world_size: Number of ranks W.
-        max_rows: Largest number of rows of one exchange.
+        inbox_rows: Largest number of rows that one exchange brings to this rank.
         local_candidates: Candidates L that each rank contributes per row.
         slots: Inbox slots, 1 or 2.
+        returned_rows: Largest number of rows of an owner-sharded exchange, 0 if there is none.
+        k: Ids per row.
     """
 
     world_size: int
-    max_rows: int
+    inbox_rows: int
     local_candidates: int
     slots: int
+    returned_rows: int
+    k: int
 
     @property
     def published(self) -> int:
@@ -57,19 +73,29 @@ class BufferLayout:
         return self.published_rows + align(16 * self.world_size)
 
     @property
+    def returned(self) -> int:
+        """Offset of ``returned``."""
+        return self.acknowledged + align(8 * self.world_size)
+
+    @property
     def inbox(self) -> int:
         """Offset of the inbox."""
-        return self.acknowledged + align(8 * self.world_size)
+        return self.returned + align(8 * self.world_size)
 
     @property
     def slot_words(self) -> int:
         """Words (int32) of one inbox slot."""
-        return self.max_rows * self.world_size * self.local_candidates * 2
+        return self.inbox_rows * self.world_size * self.local_candidates * 2
+
+    @property
+    def returned_ids(self) -> int:
+        """Offset of ``returned_ids``."""
+        return self.inbox + align(4 * self.slots * self.slot_words)
 
     @property
     def byte_count(self) -> int:
         """Size of the whole buffer."""
-        return self.inbox + 4 * self.slots * self.slot_words
+        return self.returned_ids + 4 * self.returned_rows * self.k
 
     def flags(self, buffer: torch.Tensor) -> torch.Tensor:
         """View everything in front of the inbox as int64."""
@@ -81,9 +107,18 @@ class BufferLayout:
 
     def inbox_words(self, buffer: torch.Tensor) -> torch.Tensor:
         """View the inbox as int32 [slots * slot_words]."""
-        return buffer[self.inbox : self.byte_count].view(torch.int32)
+        return buffer[self.inbox : self.inbox + 4 * self.slots * self.slot_words].view(torch.int32)
+
+    def returned_words(self, buffer: torch.Tensor) -> torch.Tensor:
+        """View the returned ids as int32 [returned_rows * k]."""
+        return buffer[self.returned_ids : self.byte_count].view(torch.int32)
 
 
 def align(byte_count: int) -> int:
     """Round up to the alignment of the buffer's parts."""
     return -(-byte_count // ALIGNMENT) * ALIGNMENT
+
+
+def rows_per_owner(rows: int, world_size: int) -> int:
+    """Rows that one rank owns: equal shares, so that the last ranks may own fewer, or none."""
+    return -(-rows // world_size)

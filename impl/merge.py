@@ -6,12 +6,11 @@ import torch
 
 from tiebreak.errors import InputError
 
-from .kernels_exchange import complete, pack, publish, push, wait, wait_writable
+from .exchange import exchange, launch_pack
 from .launch import device_guard
+from .owner import exchange_by_owner
 from .select import check_tensor, launch_select, prepare_output
 from .workspace import Workspace
-
-LARGEST_BLOCK = 1024
 
 
 def merge_topk(
@@ -30,6 +29,11 @@ def merge_topk(
     After an error on the device the result is -1 everywhere, here and from then
     on; ``Workspace.check`` raises it.  The all-gather route cannot compare the
     numbers of rows.
+
+    From ``Geometry.owner_rows`` rows on, a merge through symmetric memory is
+    owner-sharded, with the same result.  The all-gather route is not: its
+    candidates reach every rank anyway, and a second collective for the ids
+    would cost more than the selections it saves.
 
     Args:
         workspace: From ``Workspace.create``.
@@ -53,10 +57,12 @@ def merge_topk(
     rows = check_inputs(workspace, scores, local_indices, row_starts)
     out = prepare_output(out, rows, workspace.geometry.k, workspace.fabric.device)
     with device_guard(workspace.fabric.device):
-        if workspace.route == "symmetric":
-            _exchange(workspace, scores, local_indices, row_starts, out)
-        else:
+        if workspace.route != "symmetric":
             _gather(workspace, scores, local_indices, row_starts, out)
+        elif workspace.merges_by_owner(rows):
+            exchange_by_owner(workspace, scores, local_indices, row_starts, out)
+        else:
+            exchange(workspace, scores, local_indices, row_starts, out)
     return out
 
 
@@ -77,69 +83,6 @@ def check_inputs(
     return rows
 
 
-def _exchange(
-    workspace: Workspace,
-    scores: torch.Tensor,
-    local_indices: torch.Tensor,
-    row_starts: torch.Tensor | None,
-    out: torch.Tensor,
-) -> None:
-    """Launch one exchange through symmetric memory."""
-    buffer, layout, geometry, state = workspace.buffer, workspace.layout, workspace.geometry, workspace.state
-    assert buffer is not None
-    world_size, rank, rows = workspace.fabric.world_size, workspace.fabric.rank, scores.shape[0]
-    row_words = world_size * geometry.local_candidates * 2
-    inbox = layout.inbox_words(buffer.local)
-    if geometry.discipline == "acknowledged":
-        acknowledged = layout.array(buffer.local, layout.acknowledged)
-        wait_writable[(world_size,)](acknowledged, state, workspace.max_polls, num_warps=1)
-    own_slice = inbox[rank * geometry.local_candidates * 2 :]
-    _pack(workspace, scores, local_indices, row_starts, own_slice, row_words, geometry.slots, layout.slot_words)
-    _push(workspace, inbox, buffer.peer_addresses, rows)
-    publish[(world_size,)](
-        buffer.peer_addresses,
-        state,
-        rows,
-        world_size=world_size,
-        rank=rank,
-        published_offset=layout.published,
-        rows_offset=layout.published_rows,
-        num_warps=1,
-    )
-    wait[(world_size,)](
-        layout.array(buffer.local, layout.published),
-        layout.array(buffer.local, layout.published_rows),
-        state,
-        rows,
-        workspace.max_polls,
-        world_size=world_size,
-        num_warps=1,
-    )
-    launch_select(
-        inbox,
-        out,
-        count=world_size * geometry.local_candidates,
-        source_candidates=geometry.local_candidates,
-        source_words=geometry.local_candidates * 2,
-        row_words=row_words,
-        policy=workspace.policy,
-        contract=geometry.contract,
-        implementation=geometry.implementation,
-        state=state,
-        slots=geometry.slots,
-        slot_words=layout.slot_words,
-    )
-    complete[(1,)](
-        buffer.peer_addresses,
-        state,
-        world_size=world_size,
-        rank=rank,
-        acknowledged_offset=layout.acknowledged,
-        acknowledges=geometry.discipline == "acknowledged",
-        num_warps=1,
-    )
-
-
 def _gather(
     workspace: Workspace,
     scores: torch.Tensor,
@@ -152,7 +95,7 @@ def _gather(
     row_words = geometry.local_candidates * 2
     shape = (rows, geometry.local_candidates, 2)
     gathered = packed = torch.empty(shape, dtype=torch.int32, device=scores.device)
-    _pack(workspace, scores, local_indices, row_starts, packed, row_words, slots=1, slot_words=0)
+    launch_pack(workspace, scores, local_indices, row_starts, packed, row_words, slots=1, slot_words=0)
     if workspace.route == "all-gather":
         gathered = torch.empty((world_size, *shape), dtype=torch.int32, device=scores.device)
         workspace.fabric.all_gather(gathered, packed)
@@ -168,66 +111,3 @@ def _gather(
         implementation=geometry.implementation,
         state=workspace.state,
     )
-
-
-def _pack(
-    workspace: Workspace,
-    scores: torch.Tensor,
-    local_indices: torch.Tensor,
-    row_starts: torch.Tensor | None,
-    destination: torch.Tensor,
-    row_words: int,
-    slots: int,
-    slot_words: int,
-) -> None:
-    """Launch the pack kernel into ``destination``."""
-    rows, width = scores.shape
-    geometry = workspace.geometry
-    block, tiles = _tiles(geometry.local_candidates)
-    if rows == 0:
-        return
-    pack[(rows, tiles)](
-        scores,
-        local_indices,
-        local_indices if row_starts is None else row_starts,
-        destination,
-        workspace.state,
-        width,
-        scores.stride(0),
-        local_indices.stride(0),
-        row_words,
-        slot_words,
-        world_size=workspace.fabric.world_size,
-        rank=workspace.fabric.rank,
-        interleave=geometry.interleave,
-        local_candidates=geometry.local_candidates,
-        slots=slots,
-        has_row_starts=row_starts is not None,
-        block=block,
-    )
-
-
-def _push(workspace: Workspace, inbox: torch.Tensor, peer_addresses: torch.Tensor, rows: int) -> None:
-    """Launch the push kernel to all peers."""
-    world_size, geometry = workspace.fabric.world_size, workspace.geometry
-    block, tiles = _tiles(2 * geometry.local_candidates)
-    if rows == 0 or world_size == 1:
-        return
-    push[(rows, tiles, world_size - 1)](
-        inbox,
-        peer_addresses,
-        workspace.state,
-        workspace.layout.slot_words,
-        world_size=world_size,
-        rank=workspace.fabric.rank,
-        local_candidates=geometry.local_candidates,
-        slots=geometry.slots,
-        inbox_offset=workspace.layout.inbox,
-        block=block,
-    )
-
-
-def _tiles(length: int) -> tuple[int, int]:
-    """Return a power-of-two block for ``length`` lanes, and how many blocks cover them."""
-    block = min(1 << (length - 1).bit_length(), LARGEST_BLOCK)
-    return block, -(-length // block)

@@ -16,18 +16,27 @@ from .kernels_state import (
     ERROR_KIND,
     INDEX_RANGE,
     NO_ERROR,
+    PUBLISH_TIMEOUT,
+    RETURN_TIMEOUT,
     ROW_MISMATCH,
     STATE_WORDS,
     initialise,
 )
 from .launch import device_guard
-from .layout import BufferLayout
+from .layout import BufferLayout, rows_per_owner
 from .policy import Policy, resolve_policy
 
 DEFAULT_MAX_POLLS = 100_000_000
 """Polls of one flag before a peer counts as missing; some tens of seconds on a GPU."""
 
 Route = Literal["local", "symmetric", "all-gather"]
+
+_AWAITED_FLAGS = {
+    PUBLISH_TIMEOUT.value: "published",
+    ACKNOWLEDGE_TIMEOUT.value: "acknowledged",
+    RETURN_TIMEOUT.value: "returned",
+}
+"""Flag that an error record of a wait in vain is about."""
 
 
 class Workspace:
@@ -125,6 +134,10 @@ class Workspace:
         """Whether it was closed or abandoned."""
         return self._closed
 
+    def merges_by_owner(self, rows: int) -> bool:
+        """Whether a merge of so many rows is owner-sharded: through symmetric memory, from ``owner_rows`` on."""
+        return self.buffer is not None and self.geometry.merges_by_owner(rows, self.fabric.world_size)
+
     def require_usable(self) -> None:
         """Check that merges may be launched.
 
@@ -145,7 +158,7 @@ class Workspace:
         Results of the failed exchange and of all later ones are -1 everywhere.
 
         Raises:
-            PeerTimeoutError: A peer did not publish or acknowledge in time.
+            PeerTimeoutError: A peer did not publish, return or acknowledge in time.
             RowMismatchError: A peer merged another number of rows.
             InputError: A local index of this rank was outside its shard.
             WorkspaceError: The workspace was closed.
@@ -176,7 +189,7 @@ class Workspace:
                 limit=f"rank {self.fabric.rank} merged another number of rows",
                 remedy="merge the same rows in the same order on every rank",
             )
-        flag = "acknowledged" if kind == ACKNOWLEDGE_TIMEOUT.value else "published"
+        flag = _AWAITED_FLAGS[kind]
         raise PeerTimeoutError(
             f"rank {self.fabric.rank} waited in vain for rank {subject}: flag {flag!r} stayed at {observed}",
             peer=subject,
@@ -213,7 +226,12 @@ class Workspace:
 
 def _layout(fabric: Fabric, geometry: Geometry) -> BufferLayout:
     """Return the buffer layout of a geometry."""
-    return BufferLayout(fabric.world_size, geometry.max_rows, geometry.local_candidates, geometry.slots)
+    world_size, inbox_rows, returned_rows = fabric.world_size, geometry.max_rows, 0
+    if geometry.merges_by_owner(geometry.max_rows, world_size):
+        # Of many rows a rank gets its share only, so the inbox needs few rows more than the merges without owners.
+        inbox_rows = max(geometry.owner_rows - 1, rows_per_owner(geometry.max_rows, world_size))
+        returned_rows = geometry.max_rows
+    return BufferLayout(world_size, inbox_rows, geometry.local_candidates, geometry.slots, returned_rows, geometry.k)
 
 
 def _route_without_buffer(fabric: Fabric, geometry: Geometry) -> Route:

@@ -48,12 +48,14 @@ def test_policies_are_those_of_the_spec():
 
 @pytest.mark.parametrize("world_size", [1, 3, 32, 33])
 def test_parts_of_the_buffer_are_aligned_and_do_not_overlap(world_size):
-    layout = BufferLayout(world_size, max_rows=3, local_candidates=5, slots=2)
+    layout = BufferLayout(world_size, inbox_rows=3, local_candidates=5, slots=2, returned_rows=7, k=6)
     parts = [
         (layout.published, 8 * world_size),
         (layout.published_rows, 16 * world_size),
         (layout.acknowledged, 8 * world_size),
+        (layout.returned, 8 * world_size),
         (layout.inbox, 2 * 3 * world_size * 5 * 2 * 4),
+        (layout.returned_ids, 7 * 6 * 4),
     ]
     for (start, size), (following, _) in zip(parts, [*parts[1:], (layout.byte_count, 0)], strict=True):
         assert start % ALIGNMENT == 0
@@ -74,6 +76,7 @@ def test_parts_of_the_buffer_are_aligned_and_do_not_overlap(world_size):
         ("discipline", "acknowledged"),
         ("transport", "all-gather"),
         ("first_epoch", 7),
+        ("owner_rows", 2),
     ],
 )
 def test_a_difference_is_the_same_error_on_every_rank(name, value):
@@ -99,6 +102,7 @@ def test_a_difference_is_the_same_error_on_every_rank(name, value):
         ("transport", "carrier pigeon"),
         ("dtype", "float16"),
         ("first_epoch", 2**63),
+        ("owner_rows", -1),
         ("version", 0),
     ],
 )

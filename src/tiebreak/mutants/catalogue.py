@@ -36,7 +36,7 @@ _HOST_EPOCH = """def _host_state(workspace: Workspace) -> torch.Tensor:
     return torch.tensor([workspace.calls - 1] + [0] * 7)
 
 
-def _exchange("""
+def check_inputs("""
 
 _PROTOCOL = (
     Mutant(
@@ -72,11 +72,11 @@ _PROTOCOL = (
         rule="an epoch is published after its candidates were pushed",
         source="https://github.com/NVIDIA/nvshmem/pull/36",
         edits=(
-            Edit("merge", "    _push(workspace, inbox, buffer.peer_addresses, rows)\n", ""),
+            Edit("exchange", "    _push(workspace, inbox, buffer.peer_addresses, rows)\n", ""),
             Edit(
-                "merge",
-                "    wait[(world_size,)](",
-                "    _push(workspace, inbox, buffer.peer_addresses, rows)\n    wait[(world_size,)](",
+                "exchange",
+                "    launch_wait(workspace, rows)\n",
+                "    _push(workspace, inbox, buffer.peer_addresses, rows)\n    launch_wait(workspace, rows)\n",
             ),
         ),
         scenario=_ALTERNATING,
@@ -85,7 +85,7 @@ _PROTOCOL = (
         name="no-wait-for-publish",
         rule="a selection waits until every peer has published the epoch",
         source="https://github.com/ROCm/rocm-systems/pull/8954",
-        edits=(Edit("merge", "    wait[(world_size,)](", "    (lambda *_, **__: None)("),),
+        edits=(Edit("exchange", "    wait[(world_size,)](", "    (lambda *_, **__: None)("),),
         scenario=_ALTERNATING,
     ),
     Mutant(
@@ -100,7 +100,7 @@ _PROTOCOL = (
         rule="a replayed graph takes its epoch from device memory",
         source="https://github.com/vllm-project/vllm/pull/46913",
         edits=(
-            Edit("merge", "def _exchange(", _HOST_EPOCH),
+            Edit("merge", "def check_inputs(", _HOST_EPOCH),
             Edit("merge", "    workspace.require_usable()\n", "    workspace.state = _host_state(workspace)\n"),
             _exchange("tl.store(state + EPOCH, epoch)", "tl.store(state + EPOCH, epoch - 1)"),
         ),
