@@ -7,16 +7,17 @@ time.
 from __future__ import annotations
 
 import ctypes
+import struct
 import threading
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from tiebreak.errors import InputError
 
 from .driver_library import (
     CAPTURE_MODE_RELAXED,
     CLUSTER_DIMENSION,
+    CONFIG_LAYOUT,
     MAX_DYNAMIC_SHARED_SIZE_BYTES,
     PROGRAMMATIC_STREAM_SERIALIZATION,
     AttributeValue,
@@ -29,6 +30,25 @@ from .kernel_binary import KernelBinary
 
 _loaded: dict[tuple[str, str, bytes, int], LoadedKernel] = {}
 _loading = threading.Lock()
+
+
+class _Frame(threading.local):
+    """What one thread's launches of one kernel are written to; the driver copies it.
+
+    Args:
+        binary: The kernel.
+    """
+
+    def __init__(self, binary: KernelBinary) -> None:
+        kinds = binary.parameter_format
+        self.layout = struct.Struct(kinds)
+        self.values = ctypes.create_string_buffer(self.layout.size + 1)
+        # A repeat count of 0 aligns the end of what is before it.
+        offsets = [struct.calcsize(f"{kinds[:place]}0{kind}") for place, kind in enumerate(kinds)]
+        base = ctypes.addressof(self.values)
+        self.pointers = (ctypes.c_void_p * len(kinds))(*(base + offset for offset in offsets))
+        self.config = LaunchConfig()
+        self.config_pointer = ctypes.byref(self.config)
 
 
 class LoadedKernel:
@@ -44,14 +64,14 @@ class LoadedKernel:
         self.driver = driver
         self.binary = binary
         self.function = ctypes.c_void_p(function)
-        self._parameter_bytes = binary.parameter_bytes
+        self._frame = _Frame(binary)
         self._shared_bytes = binary.dynamic_shared_bytes
 
     def launch(
         self,
         grid: tuple[int, int, int],
         threads: int,
-        arguments: Sequence[ctypes._SimpleCData[Any]],
+        arguments: Sequence[int | float],
         *,
         stream: int,
         cluster: int = 1,
@@ -62,27 +82,27 @@ class LoadedKernel:
         Args:
             grid: CTAs in x, y and z; x is a multiple of ``cluster``.
             threads: Threads per CTA, as the kernel was compiled for.
-            arguments: One ctypes value per kernel parameter, in the order of
-                the PTX: ``c_void_p`` or ``c_uint64`` for a pointer, ``c_int32``
-                and ``c_int64`` for integers.  Copied before the call returns.
+            arguments: One number per kernel parameter, in the order of the
+                PTX: addresses, and integers in the range of the signed type.
             stream: Handle of the stream (``CUstream``).
             cluster: CTAs per cluster, along x.
             programmatic: Let the grid start before the kernel ahead of it in
                 the stream ends; the kernel must execute ``griddepcontrol.wait``.
 
         Raises:
-            InputError: Number or sizes of the arguments differ from the parameters.
+            InputError: An argument is missing, left over or out of range.
             DriverError: The driver refused.
         """
-        if tuple(map(ctypes.sizeof, arguments)) != self._parameter_bytes:
+        frame = self._frame
+        try:
+            frame.layout.pack_into(frame.values, 0, *arguments)
+        except struct.error as error:
             raise InputError(
-                f"bytes per argument of kernel {self.binary.name}",
-                value=tuple(map(ctypes.sizeof, arguments)),
-                limit=f"must be {self._parameter_bytes}",
-            )
-        config = self._configure(grid, threads, stream, cluster, programmatic)
-        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        code = self.driver.launch(ctypes.byref(config), self.function, pointers, None)
+                f"arguments of kernel {self.binary.name}", value=tuple(arguments), limit=str(error),
+                remedy=f"pass numbers of the types {self.binary.parameter_format!r} (module struct)",
+            ) from error  # fmt: skip
+        self._configure(frame.config, grid, threads, stream, cluster, programmatic)
+        code = self.driver.launch(frame.config_pointer, self.function, frame.pointers, None)
         if code:
             raise self.driver.explain(f"launch of kernel {self.binary.name} on grid {grid}", code)
 
@@ -98,27 +118,35 @@ class LoadedKernel:
     def count_clusters(self, threads: int, cluster: int) -> int:
         """Return how many clusters of CTAs the device can hold at once."""
         count = ctypes.c_int()
-        config = self._configure((cluster, 1, 1), threads, 0, cluster, False)
+        config = LaunchConfig()
+        self._configure(config, (cluster, 1, 1), threads, 0, cluster, False)
         self.driver.call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self.function, ctypes.byref(config))
         return count.value
 
     def _configure(
-        self, grid: tuple[int, int, int], threads: int, stream: int, cluster: int, programmatic: bool
-    ) -> LaunchConfig:
-        """Return the launch configuration; of its own, so that threads may launch at once."""
-        attributes, count = _make_attributes(cluster, programmatic)
-        return LaunchConfig(*grid, threads, 1, 1, self._shared_bytes, stream, attributes, count)
+        self,
+        config: LaunchConfig,
+        grid: tuple[int, int, int],
+        threads: int,
+        stream: int,
+        cluster: int,
+        programmatic: bool,
+    ) -> None:
+        """Fill a launch configuration, all fields at once."""
+        attributes = _make_attributes(cluster, programmatic)
+        address = ctypes.addressof(attributes) if attributes else 0
+        CONFIG_LAYOUT.pack_into(config, 0, *grid, threads, 1, 1, self._shared_bytes, stream, address, len(attributes))
 
 
 @cache
-def _make_attributes(cluster: int, programmatic: bool) -> tuple[ctypes.Array[LaunchAttribute] | None, int]:
-    """Return the launch attributes, which launches only read, and how many they are."""
+def _make_attributes(cluster: int, programmatic: bool) -> ctypes.Array[LaunchAttribute]:
+    """Return the launch attributes, which launches only read."""
     wanted = []
     if cluster > 1:
         wanted.append(LaunchAttribute(CLUSTER_DIMENSION, b"", AttributeValue(cluster=(cluster, 1, 1))))
     if programmatic:
         wanted.append(LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, b"", AttributeValue(programmatic=1)))
-    return ((LaunchAttribute * len(wanted))(*wanted) if wanted else None), len(wanted)
+    return (LaunchAttribute * len(wanted))(*wanted)
 
 
 def load_kernel(binary: KernelBinary, device_index: int) -> LoadedKernel:

@@ -3,11 +3,11 @@
 CuTeDSL compiles for any architecture on any machine; no GPU takes part.  The
 kernel's parameters stand in the PTX in the order of the arguments of the
 function under ``cute.kernel``, one ``.param`` each, unused ones included and
-``Constexpr`` ones left out: ``cute.Pointer``, ``Int64`` and ``Uint64`` are 8
-bytes, ``Int32``, ``Uint32`` and ``Float32`` 4 bytes, ``Boolean`` 1 byte.  A
-launch passes them in the same order.  Grid, cluster size and the amount of
-dynamic shared memory are not part of the machine code; the number of threads
-is (``.reqntid``).
+``Constexpr`` ones left out: ``.u64`` for ``cute.Pointer``, ``Int64`` and
+``Uint64``, ``.u32`` for ``Int32`` and ``Uint32``, ``.f32`` for ``Float32``,
+``.u8`` for ``Boolean``.  A launch passes them in the same order.  Grid, cluster
+size and the amount of dynamic shared memory are not part of the machine code;
+the number of threads is (``.reqntid``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ RESERVED_SHARED_BYTES = 1024
 """Shared memory that CUDA keeps per CTA; from sm_90 on cuobjdump counts it once a kernel uses any."""
 
 _ENTRY = re.compile(r"^\.visible \.entry (\w+)\(([^)]*)\)", re.MULTILINE)
-_PARAMETER = re.compile(r"\.param \.[a-z](\d+)(?: \.ptr[ .\w]*)? \w+")
+_PARAMETER = re.compile(r"\.param \.([a-z]\d+)(?: \.ptr[ .\w]*)? \w+")
+_FORMATS = {"8": "B", "16": "h", "32": "i", "64": "q"}
+_FLOAT_FORMATS = {"f32": "f", "f64": "d"}
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,8 @@ class KernelBinary:
         return self.static_shared_bytes + self.dynamic_shared_bytes
 
     @cached_property
-    def parameter_bytes(self) -> tuple[int, ...]:
-        """Size of each kernel parameter, in order."""
+    def parameter_format(self) -> str:
+        """Kernel parameters in order, as characters of ``struct``: ``q`` 64 bits, ``i`` 32 bits, ``f`` fp32."""
         return read_entry(self.ptx)[1]
 
 
@@ -153,8 +155,8 @@ def describe_kernel(name: str, architecture: str, ptx: str, cubin: bytes, dynami
     )
 
 
-def read_entry(ptx: str) -> tuple[str, tuple[int, ...]]:
-    """Return the name of the one kernel in a PTX text, and the bytes of each parameter.
+def read_entry(ptx: str) -> tuple[str, str]:
+    """Return the name of the one kernel in a PTX text, and its parameters as characters of ``struct``.
 
     Source: PTX ISA, section "Kernel Function Parameters".
 
@@ -166,15 +168,15 @@ def read_entry(ptx: str) -> tuple[str, tuple[int, ...]]:
         names = ", ".join(name for name, _ in found)
         raise InputError("number of kernels in the PTX", value=len(found), limit=f"must be 1; found: {names or 'none'}")
     name, parameters = found[0]
-    return name, tuple(_measure_parameter(text.strip()) for text in parameters.split(",") if text.strip())
+    return name, "".join(_format_parameter(text.strip()) for text in parameters.split(",") if text.strip())
 
 
-def _measure_parameter(declaration: str) -> int:
-    """Return the bytes of a kernel parameter."""
+def _format_parameter(declaration: str) -> str:
+    """Return the character for a kernel parameter; integers are signed, as PTX does not tell."""
     found = _PARAMETER.fullmatch(declaration)
     if found is None:
         raise InputError("kernel parameter", value=declaration, limit="must be a pointer or a scalar")
-    return int(found[1]) // 8
+    return _FLOAT_FORMATS.get(found[1]) or _FORMATS[found[1][1:]]
 
 
 def measure_resources(cubin: bytes) -> Resources:

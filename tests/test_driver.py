@@ -16,7 +16,10 @@ from tiebreak.impl.kernel_binary import KernelBinary
 PTX = """
 .visible .entry copy(
 	.param .u64 .ptr .global .align 16 copy_param_0,
-	.param .u32 copy_param_1
+	.param .u8 copy_param_1,
+	.param .u32 copy_param_2,
+	.param .f32 copy_param_3,
+	.param .u64 copy_param_4
 )
 .reqntid 64, 1, 1
 { ret; }
@@ -24,6 +27,7 @@ PTX = """
 BINARY = KernelBinary("copy+1", "sm_90a", "copy", b"\x7fELF\x00rest", PTX, 8, 16, 70_000, 0)
 CONTEXT, MODULE, FUNCTION, STREAM = 0x1000, 0x2000, 0x3000, 0x4000
 LAUNCH = {"threads": 64, "stream": STREAM}
+VALUES = (0x7F00_0000_1230, True, -7, 0.5, -(2**40))
 
 
 def pointed(argument):
@@ -73,10 +77,10 @@ class Library:
         return function.value, attribute.value, value.value
 
     def on_launch_kernel_ex(self, config, function, parameters, extra):
-        values = (
-            ctypes.cast(parameters[0], ctypes.POINTER(ctypes.c_uint64))[0],
-            ctypes.cast(parameters[1], ctypes.POINTER(ctypes.c_int32))[0],
-        )
+        types = (ctypes.c_uint64, ctypes.c_uint8, ctypes.c_int32, ctypes.c_float, ctypes.c_int64)
+        values = tuple(kind.from_address(parameters[place]).value for place, kind in enumerate(types))
+        alignment = [parameters[place] % ctypes.sizeof(kind) for place, kind in enumerate(types)]
+        assert (len(parameters), alignment) == (len(types), [0] * len(types))
         return bytes(pointed(config)), describe_attributes(pointed(config)), function.value, values, extra
 
     def on_occupancy_max_active_blocks_per_multiprocessor(self, count, function, threads, shared_bytes):
@@ -100,10 +104,6 @@ def describe_attributes(config):
 
 def load(library: Library) -> cuda.LoadedKernel:
     return cuda._load(driver_library.Driver(library), BINARY, 3)
-
-
-def arguments():
-    return ctypes.c_void_p(0x7F00_0000_1230), ctypes.c_int32(-7)
 
 
 def test_layouts_are_those_of_the_header():
@@ -155,10 +155,10 @@ def test_a_failed_load_restores_the_thread():
 )
 def test_a_launch_hands_over_configuration_and_values(options, attributes):
     library = Library()
-    load(library).launch((8, 2, 3), arguments=arguments(), **LAUNCH, **options)
+    load(library).launch((8, 2, 3), arguments=VALUES, **LAUNCH, **options)
     name, (config, found, function, values, extra) = library.calls[-1]
     assert (name, found, function, extra) == ("cuLaunchKernelEx", attributes, FUNCTION, None)
-    assert values == (0x7F00_0000_1230, -7)
+    assert values == VALUES
     words = memoryview(config).cast("I").tolist()
     assert words[:7] == [8, 2, 3, 64, 1, 1, 70_000]
     assert words[8] == STREAM
@@ -166,12 +166,21 @@ def test_a_launch_hands_over_configuration_and_values(options, attributes):
 
 
 @pytest.mark.parametrize(
-    "wrong", [(), (ctypes.c_void_p(1),), (ctypes.c_int32(1), ctypes.c_int32(1)), (*arguments(), ctypes.c_int32(1))]
+    ("wrong", "reason"),
+    [
+        ((), "expected 5 items"),
+        (VALUES[:-1], "expected 5 items"),
+        ((*VALUES, 1), "expected 5 items"),
+        ((2**63, *VALUES[1:]), "out of range"),
+        ((*VALUES[:2], 2**31, *VALUES[3:]), "format requires"),
+        ((*VALUES[:2], 1.5, *VALUES[3:]), "not an integer"),
+        ((ctypes.c_void_p(1), *VALUES[1:]), "not an integer"),
+    ],
 )
-def test_wrong_arguments_never_reach_the_driver(wrong):
+def test_wrong_arguments_never_reach_the_driver(wrong, reason):
     library = Library()
     kernel = load(library)
-    with pytest.raises(InputError, match=r"copy\+1 is .*must be \(8, 4\)"):
+    with pytest.raises(InputError, match=rf"arguments of kernel copy\+1 is .*{reason}.*'qBifq'"):
         kernel.launch((1, 1, 1), arguments=wrong, **LAUNCH)
     assert library.calls[-1][0] != "cuLaunchKernelEx"
 
@@ -187,7 +196,7 @@ def test_wrong_arguments_never_reach_the_driver(wrong):
 def test_a_refused_launch_names_kernel_error_and_remedy(code, name, remedy):
     kernel = load(Library(cuLaunchKernelEx=code))
     with pytest.raises(DriverError, match=rf"copy\+1 .*{name}.*{remedy}") as caught:
-        kernel.launch((1, 1, 1), arguments=arguments(), **LAUNCH)
+        kernel.launch((1, 1, 1), arguments=VALUES, **LAUNCH)
     assert caught.value.name == name
 
 
@@ -217,6 +226,35 @@ def test_a_kernel_is_loaded_once_per_device(monkeypatch):
     assert [len(set(map(id, group))) for group in kernels] == [1, 1]
     assert kernels[0][0] is not kernels[1][0]
     assert [name for name, _ in library.calls].count("cuModuleLoadData") == 2
+
+
+def test_launches_of_two_threads_do_not_share_their_values():
+    library = Library()
+    kernel = load(library)
+    places = []
+
+    def keep(config, function, parameters, extra):
+        places.append((ctypes.addressof(pointed(config)), ctypes.addressof(parameters), parameters[0]))
+
+    kernel.driver.launch = lambda *arguments: keep(*arguments) or 0
+    for _ in range(2):
+        kernel.launch((1, 1, 1), arguments=VALUES, **LAUNCH)
+    thread = threading.Thread(target=kernel.launch, args=((1, 1, 1), 64, VALUES), kwargs={"stream": STREAM})
+    thread.start()
+    thread.join()
+    assert places[0] == places[1]
+    assert not set(places[0]) & set(places[2])
+
+
+def test_a_kernel_without_parameters_can_be_launched():
+    binary = KernelBinary("bare", "sm_90a", "bare", b"\x7fELF", ".visible .entry bare()\n{ ret; }", 8, 0, 0, 0)
+    library = Library()
+    kernel = cuda._load(driver_library.Driver(library), binary, 0)
+    assert "cuFuncSetAttribute" not in [name for name, _ in library.calls]
+    seen = []
+    kernel.driver.launch = lambda config, function, parameters, extra: seen.append(len(parameters)) or 0
+    kernel.launch((1, 1, 1), arguments=(), **LAUNCH)
+    assert seen == [0]
 
 
 def test_a_missing_driver_is_named():

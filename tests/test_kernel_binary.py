@@ -73,9 +73,10 @@ def make_binary(**changes) -> KernelBinary:
 
 
 def test_the_entry_and_its_parameters_are_read_in_order():
-    assert read_entry(make_binary().ptx) == ("fill", (8, 4, 1))
-    assert make_binary().parameter_bytes == (8, 4, 1)
-    assert read_entry(".visible .entry bare()\n{ ret; }") == ("bare", ())
+    assert read_entry(make_binary().ptx) == ("fill", "qiB")
+    assert make_binary().parameter_format == "qiB"
+    assert read_entry(".visible .entry bare()\n{ ret; }") == ("bare", "")
+    assert read_entry(".visible .entry mean(\n.param .f32 mean_param_0,\n.param .f64 mean_param_1\n)") == ("mean", "fd")
     aggregate = ".visible .entry all(\n.param .align 8 .b8 all_param_0[24],\n.param .f64 all_param_1\n)"
     with pytest.raises(InputError, match="all_param_0"):
         read_entry(aggregate)
@@ -145,7 +146,7 @@ def test_the_compiler_needs_no_gpu_and_leaves_no_file(architecture, tmp_path, mo
         binary = compile_kernel(recipe)
         assert f".target {architecture}\n" in binary.ptx
         assert ".reqntid 64, 1, 1" in binary.ptx
-        assert binary.parameter_bytes == (8, 4, 4, 8, 1)
+        assert binary.parameter_format == "qiiqB"
         assert binary.cubin.startswith(b"\x7fELF")
         assert binary.entry.encode() in binary.cubin
         assert (binary.dynamic_shared_bytes, binary.static_shared_bytes, binary.spilled_bytes) == (4096, 0, 0)
