@@ -148,8 +148,14 @@ class SimulatedFabric:
         allocation = self._machine.memory.register(tensor, name=f"r{self.rank}.named", rank=self.rank)
         allocation.regions = {offset: f"r{self.rank}.{name}" for offset, name in regions.items()}
 
-    def warm_up(self, launch: Callable[[], Any]) -> None:
+    def warm_up(self, state: torch.Tensor, launch: Callable[[], Any]) -> None:
         """Do nothing: interpreted kernels need no first launch."""
+
+    def line_up(self) -> None:
+        """Do nothing: a rank that waits for a late one is not scheduled."""
+
+    def delay(self, microseconds: int) -> None:
+        """Do nothing: schedules hold ranks back."""
 
     @contextlib.contextmanager
     def capture(self) -> Iterator[Graph]:

@@ -64,3 +64,28 @@ def select(scores: Scores, ids: Ids, k: int, preset: str | Preset = "ieee") -> I
     output = np.full((scores.shape[0], k), PADDING_ID, dtype=np.int32)
     output[:, : chosen.shape[1]] = np.where(chosen < 0, np.int32(PADDING_ID), chosen)
     return output
+
+
+def select_in_place(scores: Scores, ids: Ids, k: int, preset: str | Preset = "ieee") -> Ids:
+    """Ids of the K best candidates of every row, in the order in which they were offered.
+
+    Meaning:
+        The multiset of ids is that of ``select``; the chosen candidates keep
+        their positions relative to one another, and -1 stands behind them.  Of
+        equal pairs of which some only are chosen, the first ones are.
+    Shapes:
+        As ``select``.
+    Errors:
+        As ``select``.
+    Source:
+        None; the order that a selection by count, scan and indexed store leaves.
+    """
+    require_k(k)
+    require_array("scores", scores, np.float32, dimensions=2)
+    # A stable sort puts the first of equal candidates first.
+    best_first = np.argsort(~keys(scores, ids, preset), axis=1, kind="stable")[:, :k]
+    valid_first = np.sort(np.where(np.take_along_axis(ids, best_first, axis=1) < 0, ids.shape[1], best_first), axis=1)
+    offered = np.concatenate([ids, np.full((ids.shape[0], 1), PADDING_ID, dtype=np.int32)], axis=1)
+    output = np.full((scores.shape[0], k), PADDING_ID, dtype=np.int32)
+    output[:, : valid_first.shape[1]] = np.take_along_axis(offered, valid_first, axis=1)
+    return output

@@ -9,15 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tiebreak.backends import Backend
-from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.verify.case import KINDS
 from tiebreak.verify.command import require_clean
 from tiebreak.verify.families import EPOCH_ENDS, Effort, base_scenario, plan_layouts
 from tiebreak.verify.judgement import judge
-from tiebreak.verify.scenario import Scenario
 
-FLAGS = ["sim:alternating", "sim:acknowledged"]
-SIMULATED = [*FLAGS, "sim:all-gather"]
+flags_only = pytest.mark.transports("alternating", "acknowledged")
+transports_only = pytest.mark.transports("alternating", "acknowledged", "all-gather")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,11 +38,9 @@ def test_rows_that_start_at_a_column(backend: Backend) -> None:
     require_clean(backend, base_scenario(backend.name, starts=True, rows=3, kind="special"), "default")
 
 
-@pytest.mark.parametrize("discipline", ["alternating", "acknowledged"])
-def test_one_rank_can_exchange_with_itself(discipline: str) -> None:
-    require_clean(
-        SimulatedBackend(), Scenario(ranks=1, transport="symmetric", discipline=discipline, epochs=3), "random:2"
-    )
+@flags_only
+def test_one_rank_can_exchange_with_itself(backend: Backend) -> None:
+    require_clean(backend, base_scenario(backend.name, ranks=1, transport="symmetric", epochs=3), "random:2")
 
 
 def test_one_resident_program_at_a_time_is_enough(backend: Backend, schedule: str) -> None:
@@ -79,21 +75,30 @@ def test_drawn_merges_under_drawn_schedules(
 
 
 @pytest.mark.parametrize("epochs", [4, 5])
-@pytest.mark.parametrize("backend", SIMULATED, indirect=True)
+@transports_only
 def test_a_replayed_graph_merges_fresh_data(backend: Backend, epochs: int, schedule: str) -> None:
     require_clean(
         backend, base_scenario(backend.name, mode="graph", epochs=epochs, rows=1, data_points=False), schedule
     )
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@transports_only
+def test_the_number_of_rows_changes_between_merges(backend: Backend, world_size: int, mode: str) -> None:
+    scenario = base_scenario(
+        backend.name, ranks=world_size, mode=mode, epochs=7, rows=2, row_counts=3, skew=100, data_points=False
+    )
+    require_clean(backend, scenario, "random:5")
+
+
 @pytest.mark.parametrize("epoch", EPOCH_ENDS)
-@pytest.mark.parametrize("backend", FLAGS, indirect=True)
+@flags_only
 def test_counters_survive_their_turn_over(backend: Backend, epoch: int, schedule: str) -> None:
     require_clean(backend, base_scenario(backend.name, epoch=epoch, epochs=5, rows=1, k=2, local=2, length=6), schedule)
 
 
 @pytest.mark.parametrize("fault", ["fewer-rows", "dead", "one-fewer", "geometry", "rendezvous"])
-@pytest.mark.parametrize("backend", FLAGS, indirect=True)
+@flags_only
 def test_survivors_of_a_fault_end_in_the_error_that_names_it(
     backend: Backend, fault: str, world_size: int, schedule: str
 ) -> None:
@@ -104,20 +109,20 @@ def test_survivors_of_a_fault_end_in_the_error_that_names_it(
     assert bool(reached) == (fault != "rendezvous")
 
 
-def test_a_dead_peer_is_named_with_its_epoch_and_flag() -> None:
-    scenario = Scenario(fault="dead", epochs=3, rows=1, k=2, local=2, length=6)
-    error = SimulatedBackend().run(scenario, "default").errors[0]
+@flags_only
+def test_a_dead_peer_is_named_with_its_epoch_and_flag(backend: Backend) -> None:
+    scenario = base_scenario(backend.name, fault="dead", epochs=3, rows=1, k=2, local=2, length=6)
+    error = backend.run(scenario, "default").errors[0]
     assert "rank 0 waited in vain for rank 1" in str(error)
     assert "'published'" in str(error)
     assert "exchange 3" in str(error)
 
 
-def test_a_failed_rendezvous_leaves_every_rank_on_the_fallback() -> None:
-    scenario = Scenario(fault="rendezvous", ranks=3)
-    outcome = SimulatedBackend().run(scenario, "random:3")
+@flags_only
+def test_a_failed_rendezvous_leaves_every_rank_on_the_fallback(backend: Backend) -> None:
+    scenario = base_scenario(backend.name, fault="rendezvous", ranks=3)
+    outcome = backend.run(scenario, "random:3")
     assert judge(scenario, outcome) == []
-    collective = SimulatedBackend("sim:all-gather").run(
-        replace(scenario, fault="none", transport="all-gather"), "random:3"
-    )
+    collective = backend.run(replace(scenario, fault="none", transport="all-gather"), "random:3")
     for mine, theirs in zip(outcome.outputs[0], collective.outputs[0], strict=True):
         assert (mine == theirs).all()

@@ -1,40 +1,37 @@
-"""Merges on real GPUs: the host program of the simulated ranks, one process per GPU."""
+"""Merges that take a real GPU: public sizes, many replays, ranks held back, graphs of several shapes in turn."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from typing import Any
 
 import pytest
-import torch
 
-SCENARIOS = [
-    f"rows=5,k=7,local=7,length=40,kind={kind},epochs=6,mode={mode},{transport}"
-    for kind in ("ties", "special")
-    for mode in ("eager", "graph")
-    for transport in ("transport=symmetric", "transport=symmetric,discipline=acknowledged", "transport=all-gather")
+from tiebreak.backends import Backend
+from tiebreak.verify.command import require_clean
+from tiebreak.verify.families import base_scenario
+
+pytestmark = [pytest.mark.gpu, pytest.mark.transports("alternating", "acknowledged", "all-gather")]
+
+PUBLIC = {"rows": 16, "k": 2048, "local": 2048, "length": 9000}
+MERGES: list[dict[str, Any]] = [
+    {**PUBLIC, "kind": "captured", "epochs": 2},
+    {**PUBLIC, "kind": "random", "epochs": 3, "mode": "graph", "skew": 200},
+    {"rows": 64, "k": 512, "local": 512, "length": 4096, "kind": "plateau", "epochs": 3, "interleave": 64},
+    {"rows": 3, "k": 16, "local": 16, "length": 8, "kind": "equal", "interleave": 2**24},
+    {"rows": 5, "k": 7, "local": 7, "length": 40, "kind": "special", "epochs": 24, "skew": 300},
+    {"rows": 5, "k": 7, "local": 7, "length": 40, "epochs": 64, "row_counts": 5, "skew": 300},
+    {"rows": 5, "k": 7, "local": 7, "length": 40, "epochs": 65, "row_counts": 5, "mode": "graph", "skew": 300},
+    {"rows": 3, "epochs": 300, "row_counts": 4, "mode": "graph"},
+    {"rows": 2, "epochs": 301, "mode": "graph", "starts": True},
 ]
-LARGE = [
-    "rows=16,k=2048,local=2048,length=9000,kind=captured,epochs=2,transport=symmetric",
-    "rows=16,k=2048,local=2048,length=9000,kind=random,epochs=2,mode=graph,transport=symmetric,discipline=acknowledged",
-    "rows=3,k=16,local=16,length=8,kind=equal,interleave=16777216",
-    "rows=0,epochs=3",
-    "rows=4,length=1,epochs=3",
-    "epochs=8,epoch=9223372036854775804,transport=symmetric",
-    "epochs=301,mode=graph,rows=2,transport=symmetric",
-]
-FAULTS = ["fault=fewer-rows,rows=3", "fault=dead", "fault=geometry", "fault=dead,discipline=acknowledged"]
 
 
-@pytest.mark.gpu
-def test_merges_on_this_machines_gpus() -> None:
-    count = torch.cuda.device_count()
-    assert count > 0, "the gpu environment was asked for on a machine without a GPU"
-    scenarios = SCENARIOS + LARGE + (FAULTS if count > 1 else [])
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
-    command = [*launcher, "-m", "tiebreak.backends.torchrun", *scenarios]
-    environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=environment)
-    passed = [line for line in result.stdout.splitlines() if line.endswith(": passed")]
-    assert (result.returncode, len(passed)) == (0, len(scenarios)), result.stdout + result.stderr
+@pytest.mark.parametrize("fields", MERGES, ids=lambda fields: "-".join(map(str, fields.values())))
+def test_merges_of_public_sizes_and_many_epochs(backend: Backend, world_size: int, fields: dict[str, Any]) -> None:
+    require_clean(backend, base_scenario(backend.name, ranks=world_size, **fields), "default")
+
+
+@pytest.mark.parametrize("epoch", [0, 2**31 - 5000, 2**63 - 5000])
+def test_ten_thousand_replays_with_fresh_data(backend: Backend, epoch: int) -> None:
+    scenario = base_scenario(backend.name, mode="graph", epochs=10_000, rows=2, row_counts=2, epoch=epoch)
+    require_clean(backend, scenario, "default")

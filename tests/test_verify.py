@@ -189,7 +189,7 @@ def test_a_captured_file_of_candidates_is_selected_on_every_backend(tmp_path: Pa
     ("words", "message"),
     [
         (["verify", "--backend", "fpga"], "backend is 'fpga'"),
-        (["verify", "--backend", "cuda"], "choose among"),
+        (["verify", "--backend", "cuda"], "torch sees none"),
         (["verify", "--ranks", "0"], "--ranks is 0"),
         (["verify", "--preset", "alphabetical"], "alphabetical"),
         (["verify", "--quick", "--deep"], "exclude each other"),
@@ -260,7 +260,7 @@ def test_backends_by_name() -> None:
     assert Scenario(transport="all-gather").backend == "sim:all-gather"
 
 
-@pytest.mark.parametrize(("backend", "message"), [("cuda", "this version runs no merge"), ("tpu", "backends are")])
+@pytest.mark.parametrize(("backend", "message"), [("cuda", "torch sees none"), ("tpu", "backends are")])
 def test_pytest_refuses_a_backend_that_cannot_run(backend: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "test_nothing.py").write_text("def test_nothing(backend):\n    pass\n")
     command = [sys.executable, "-m", "pytest", f"--backend={backend}", str(tmp_path)]

@@ -27,6 +27,18 @@ class TiebreakError(Exception):
         text = what if value is None else f"{what} is {value!r}"
         super().__init__("; ".join(part for part in (text, limit, remedy) if part))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors travel between processes, and constructors of subclasses have keywords that ``args`` lacks.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[TiebreakError], arguments: tuple[object, ...], attributes: dict[str, object]) -> TiebreakError:
+    """Make an error of its pickled parts, without its constructor."""
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
+
 
 class InputError(TiebreakError, ValueError):
     """Raised when an argument has a wrong value, shape, dtype, stride or device."""
@@ -82,6 +94,10 @@ class PeerTimeoutError(PeerError):
 
 class RowMismatchError(PeerError):
     """Raised when a peer took part in an exchange with another number of rows."""
+
+
+class WorkerError(TiebreakError):
+    """Raised when a worker process of a backend failed, died, or did not answer in time."""
 
 
 class SimulationError(TiebreakError):

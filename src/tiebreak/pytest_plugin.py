@@ -2,7 +2,11 @@
 
 Fixtures: ``backend`` (a ``tiebreak.backends.Backend``), ``world_size`` and
 ``schedule``.  A test that uses one runs once per value.  A backend that was
-asked for and cannot run is an error, not a skip.
+asked for and cannot run is an error, not a skip.  The mark ``transports`` keeps
+a test to backends with the transports it names; it leaves the run where none was chosen.
+
+Kernels of this process are interpreted.  The ``cuda`` backends run compiled
+ones in worker processes, so they can be chosen together with simulated ranks.
 """
 
 from __future__ import annotations
@@ -17,11 +21,12 @@ from tiebreak.environment import prepare_interpreter
 prepare_interpreter()
 
 DEFAULT_BACKENDS = ["spec", "sim"]
+NO_BACKEND = "none"
 DEFAULT_RANKS = [2, 3]
 DEFAULT_SCHEDULES = ["round-robin", "random:1", "pct:1:1:3"]
 
 _OPTIONS: dict[str, tuple[str, list[Any], type, str]] = {
-    "backend": ("--backend", DEFAULT_BACKENDS, str, "backend to run against; repeatable (spec, sim, sim:<transport>)"),
+    "backend": ("--backend", DEFAULT_BACKENDS, str, "backend to run against; repeatable (spec, sim, cuda)"),
     "world_size": ("--ranks", DEFAULT_RANKS, int, "world size; repeatable"),
     "schedule": ("--schedule", DEFAULT_SCHEDULES, str, "scheduler, for example random:SEED or replay:...; repeatable"),
 }
@@ -57,6 +62,7 @@ def backend_names(config: pytest.Config) -> list[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Check the chosen backends before anything is collected."""
+    config.addinivalue_line("markers", "transports(*names): run on backends with these transports only")
     if config.getoption("tiebreak_backend"):
         backend_names(config)
 
@@ -71,11 +77,36 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests once per backend, world size and schedule, unless a test names its own."""
     own = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark.args[0])}
     if "backend" in metafunc.fixturenames and "backend" not in own:
-        metafunc.parametrize("backend", backend_names(metafunc.config), indirect=True)
+        metafunc.parametrize("backend", _fitting_backends(metafunc) or [NO_BACKEND], indirect=True)
     for name in ("world_size", "schedule"):
         if name in metafunc.fixturenames and name not in own:
             values = chosen(metafunc.config, name)
             metafunc.parametrize(name, values, ids=[f"{name}={value}" for value in values])
+
+
+def _fitting_backends(metafunc: pytest.Metafunc) -> list[str]:
+    """Return the chosen backends with a transport that the test takes, on a GPU if it needs one."""
+    from tiebreak.backends.registry import on_device
+
+    names = backend_names(metafunc.config)
+    if metafunc.definition.get_closest_marker("gpu") is not None:
+        names = [name for name in names if on_device(name)]
+    mark = metafunc.definition.get_closest_marker("transports")
+    return names if mark is None else [name for name in names if name.rpartition(":")[2] in mark.args]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of which no chosen backend has the transport."""
+    idle = [item for item in items if _backend_of(item) == NO_BACKEND]
+    if idle:
+        items[:] = [item for item in items if item not in idle]
+        config.hook.pytest_deselected(items=idle)
+
+
+def _backend_of(item: pytest.Item) -> str | None:
+    """Return the name of the backend that a test runs against, if it takes one."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("backend")
 
 
 def _names(argument: Any) -> list[str]:
@@ -105,6 +136,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Note the backend of a test as a property, in JUnit too."""
-    callspec = getattr(item, "callspec", None)
-    if callspec is not None and "backend" in callspec.params:
-        item.user_properties.append(("backend", callspec.params["backend"]))
+    name = _backend_of(item)
+    if name is not None:
+        item.user_properties.append(("backend", name))

@@ -41,7 +41,7 @@ class Backend(Protocol):
 
     name: str
 
-    def select(self, gathered: Packed, k: int, preset: str, arrangement: str) -> Ids:
+    def select(self, gathered: Packed, k: int, preset: str, arrangement: str, contract: str = "order") -> Ids:
         """Select from gathered candidates.
 
         Args:
@@ -50,6 +50,8 @@ class Backend(Protocol):
             k: Slots per row.
             preset: Order preset.
             arrangement: ``row-major``, ``rank-major`` or ``peers`` (a table of per-rank buffers).
+            contract: ``order`` (best first) or ``set`` (the same ids in the order of their
+                candidates), -1 behind.
         """
 
     def localise(self, ids: Ids, rank: int, world_size: int, interleave: int) -> tuple[Ids, Ids]:

@@ -8,13 +8,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 
-from . import Ids
+from . import Ids, Packed
 
 if TYPE_CHECKING:
     from tiebreak.verify.case import MergeCase
     from tiebreak.verify.scenario import Scenario
+
+POISON = -0x21524111
+"""What outputs hold before a merge, 0xDEADBEEF: neither an id nor the padding -1."""
 
 TOLERANT_FAULTS = ("dead", "one-fewer")
 """Faults after which nobody can move until the bounded waits run out."""
@@ -38,8 +42,14 @@ class RankFabric(Protocol):
     def name_regions(self, tensor: torch.Tensor, regions: dict[int, str]) -> None:
         """Name parts of a buffer for reports."""
 
-    def warm_up(self, launch: Callable[[], Any]) -> None:
-        """Launch once before capture, where kernels are compiled at their first launch."""
+    def warm_up(self, state: torch.Tensor, launch: Callable[[], Any]) -> None:
+        """Launch once without effect on peers, where kernels are compiled at their first launch."""
+
+    def line_up(self) -> None:
+        """Wait until every rank is ready to launch, where a late one would be waited for in vain."""
+
+    def delay(self, microseconds: int) -> None:
+        """Hold this rank's stream back, where no scheduler does it."""
 
     def capture(self) -> AbstractContextManager[Any]:
         """Record launches into a graph."""
@@ -57,6 +67,16 @@ class Implementation:
     def module(self, name: str) -> Any:
         """Return one module of the implementation."""
         return importlib.import_module(f"{self.package}.{name}")
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A captured merge and the buffers it works on."""
+
+    recording: Any
+    scores: torch.Tensor
+    indices: torch.Tensor
+    out: torch.Tensor
 
 
 class HostProgram:
@@ -123,34 +143,108 @@ class HostProgram:
     def _launch(self, fabric: RankFabric, workspace: Any, cases: list[MergeCase]) -> None:
         """Launch every epoch on its own inputs, without waiting in between."""
         merge = self._merge()
-        results = []
-        for epoch, case in enumerate(cases):
-            scores, indices, starts = self._upload(fabric, case, epoch)
-            results.append(merge(workspace, scores, indices, row_starts=starts))
+        given = [self._upload(fabric, case, epoch) for epoch, case in enumerate(cases)]
+
+        def launch(epoch: int, out: torch.Tensor | None) -> None:
+            scores, indices, starts = given[epoch]
+            merge(workspace, scores, indices, out=out, row_starts=starts)
+
+        def launch_all() -> None:
+            for epoch in range(len(cases)):
+                launch(epoch, None)
+
+        fabric.warm_up(workspace.state, launch_all)
+        results = [self._poison(fabric, scores.shape[0], epoch) for epoch, (scores, _, _) in enumerate(given)]
+        fabric.line_up()
+        for epoch, out in enumerate(results):
+            self._delay(fabric, epoch)
+            launch(epoch, out)
         fabric.synchronize()
         self._outputs.extend(result.cpu().numpy().copy() for result in results)
 
     def _replay(self, fabric: RankFabric, workspace: Any, cases: list[MergeCase]) -> None:
-        """Capture one merge, then replay it with fresh data in the same buffers every epoch."""
-        scores, indices, starts = self._upload(fabric, cases[0], 0)
-        out = torch.empty((scores.shape[0], self._scenario.k), dtype=torch.int32, device=fabric.device)
-        fabric.warm_up(lambda: self._merge()(workspace, scores, indices, out=out, row_starts=starts))
-        with fabric.capture() as graph:
-            self._merge()(workspace, scores, indices, out=out, row_starts=starts)
-        for case in cases:
-            fabric.write(scores, torch.from_numpy(case.scores[fabric.rank]))
-            fabric.write(indices, torch.from_numpy(case.local_indices[fabric.rank]))
-            fabric.replay(graph)
+        """Capture a merge per number of rows, then replay one of them with fresh data every epoch."""
+        graphs: dict[int, _Graph] = {}
+        for epoch, case in enumerate(cases):
+            rows = len(case.expected)
+            if rows not in graphs:
+                graphs[rows] = self._capture(fabric, workspace, case, epoch)
+        fabric.line_up()
+        for epoch, case in enumerate(cases):
+            graph = graphs[len(case.expected)]
+            fabric.write(graph.scores, torch.from_numpy(case.scores[fabric.rank]))
+            fabric.write(graph.indices, torch.from_numpy(case.local_indices[fabric.rank]))
+            fabric.write(graph.out, torch.full_like(graph.out, POISON, device="cpu"))
+            self._delay(fabric, epoch)
+            fabric.replay(graph.recording)
             fabric.synchronize()
-            self._outputs.append(out.cpu().numpy().copy())
+            self._outputs.append(graph.out.cpu().numpy().copy())
+
+    def _capture(self, fabric: RankFabric, workspace: Any, case: MergeCase, epoch: int) -> _Graph:
+        """Capture a merge of one epoch's shape."""
+        scores, indices, starts = self._upload(fabric, case, epoch)
+        out = self._poison(fabric, scores.shape[0], epoch)
+
+        def launch() -> None:
+            self._merge()(workspace, scores, indices, out=out, row_starts=starts)
+
+        fabric.warm_up(workspace.state, launch)
+        with fabric.capture() as recording:
+            launch()
+        return _Graph(recording, scores, indices, out)
+
+    def _poison(self, fabric: RankFabric, rows: int, epoch: int) -> torch.Tensor:
+        """Return an output that shows every slot that nothing wrote."""
+        return fabric.upload(torch.full((rows, self._scenario.k), POISON, dtype=torch.int32), f"out{epoch}")
+
+    def _delay(self, fabric: RankFabric, epoch: int) -> None:
+        """Hold this rank back by a time that is drawn anew for every rank and epoch."""
+        if self._scenario.skew > 0:
+            random = np.random.default_rng([self._scenario.seed, epoch, fabric.rank])
+            fabric.delay(int(random.integers(0, self._scenario.skew + 1)))
 
     def _upload(self, fabric: RankFabric, case: MergeCase, epoch: int) -> tuple[Any, Any, Any]:
         rank = fabric.rank
         fewer = self._scenario.fault == "fewer-rows" and rank == self._scenario.ranks - 1
-        rows = self._scenario.rows - (fewer and epoch == self._scenario.epochs - 1)
+        rows = len(case.expected) - (fewer and epoch == self._scenario.epochs - 1)
         scores = fabric.upload(torch.from_numpy(case.scores[rank][:rows]), f"scores{epoch}")
         indices = fabric.upload(torch.from_numpy(case.local_indices[rank][:rows]), f"indices{epoch}")
         starts = None
         if case.row_starts is not None:
             starts = fabric.upload(torch.from_numpy(case.row_starts[rank][:rows]), f"starts{epoch}")
         return scores, indices, starts
+
+
+def launch_selection(
+    implementation: Implementation,
+    fabric: RankFabric,
+    gathered: Packed,
+    k: int,
+    preset: str,
+    arrangement: str,
+    contract: str,
+) -> torch.Tensor:
+    """Launch a selection into a poisoned output; see ``Backend.select``."""
+    select = implementation.module("select")
+    rows = gathered.shape[1 if arrangement != "row-major" else 0]
+    out = fabric.upload(torch.full((rows, k), POISON, dtype=torch.int32), "out")
+    chosen: torch.Tensor
+    if arrangement == "peers":
+        parts = [fabric.upload(torch.from_numpy(part.copy()), f"peer{i}") for i, part in enumerate(gathered)]
+        addresses = torch.tensor([part.data_ptr() for part in parts], dtype=torch.int64, device=fabric.device)
+        chosen = select.select_peer_candidates(addresses, *gathered.shape[1:3], k, preset, contract=contract, out=out)
+        # The launch knows the parts by address only.
+        fabric.synchronize()
+    else:
+        candidates = fabric.upload(torch.from_numpy(gathered.copy()), "gathered")
+        chosen = select.select_candidates(candidates, k, preset, layout=arrangement, contract=contract, out=out)
+    return chosen
+
+
+def launch_localisation(
+    implementation: Implementation, fabric: RankFabric, ids: Ids, rank: int, world_size: int, interleave: int
+) -> list[torch.Tensor]:
+    """Launch a localisation into a poisoned output; see ``Backend.localise``."""
+    localise = implementation.module("localisation").localise
+    out = fabric.upload(torch.full(ids.shape, POISON, dtype=torch.int32), "out")
+    return list(localise(fabric.upload(torch.from_numpy(ids.copy()), "ids"), rank, world_size, interleave, out=out))

@@ -20,12 +20,14 @@ class SpecBackend:
 
     name = "spec"
 
-    def select(self, gathered: Packed, k: int, preset: str, arrangement: str) -> Ids:
+    def select(self, gathered: Packed, k: int, preset: str, arrangement: str, contract: str = "order") -> Ids:
         """Select with ``spec.selection``; see ``Backend.select``."""
         if arrangement != "row-major":
             gathered = packing.gather_row_major(list(gathered))
         scores, ids = packing.unpack(gathered)
-        return selection.select(scores, ids, k, preset)
+        if contract == "order":
+            return selection.select(scores, ids, k, preset)
+        return selection.select_in_place(scores, ids, k, preset)
 
     def localise(self, ids: Ids, rank: int, world_size: int, interleave: int) -> tuple[Ids, Ids]:
         """Localise with ``spec.packing``; see ``Backend.localise``."""

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiebreak.errors import InputError, MissingBackendError
+from tiebreak.errors import InputError
 
 from . import Backend
+from .cuda import PLACEMENTS, CudaBackend, require_device
 from .reference import SpecBackend
-from .simulated import SimulatedBackend
 
-SIMULATED = ("sim:alternating", "sim:acknowledged", "sim:all-gather")
+FORMS = ("alternating", "acknowledged", "all-gather")
+"""How candidates travel, as the last part of a name: by flags in either discipline, or by the fallback."""
+
+SIMULATED = tuple(f"sim:{form}" for form in FORMS)
+CUDA = tuple(f"cuda:{form}" for form in FORMS)
 NAMES = ("spec", *SIMULATED)
+"""Backends that run on every machine."""
+
+_GROUPS = {
+    "sim": SIMULATED,
+    "cuda": CUDA,
+    **{f"cuda:{place}": tuple(f"cuda:{place}:{form}" for form in FORMS) for place in PLACEMENTS},
+}
+_ALL = tuple(dict.fromkeys((*NAMES, *(name for names in _GROUPS.values() for name in names))))
+
+
+def form_of(name: str) -> str:
+    """Return how candidates travel in a backend; those without a transport take any scenario."""
+    form = name.rpartition(":")[2]
+    return form if form in FORMS else FORMS[0]
+
+
+def on_device(name: str) -> bool:
+    """Tell whether a backend runs on GPUs, in worker processes of its own."""
+    return name.partition(":")[0] == "cuda"
 
 
 def expand_names(names: Sequence[str]) -> list[str]:
-    """Return full backend names: ``sim`` stands for every simulated transport.
+    """Return full backend names: ``sim`` and ``cuda`` stand for every transport.
 
     Raises:
         InputError: A name is unknown.
@@ -23,16 +46,12 @@ def expand_names(names: Sequence[str]) -> list[str]:
     """
     full: list[str] = []
     for name in names:
-        if name == "cuda":
-            raise MissingBackendError(
-                "backend",
-                value=name,
-                limit="this version runs no merge on CUDA devices",
-                remedy=f"choose among {', '.join(NAMES)}",
-            )
-        if name != "sim" and name not in NAMES:
-            raise InputError("backend", value=name, limit=f"backends are sim, {', '.join(NAMES)}", remedy="name one")
-        full.extend(SIMULATED if name == "sim" else (name,))
+        if name not in _GROUPS and name not in _ALL:
+            known = ", ".join((*_GROUPS, *_ALL))
+            raise InputError("backend", value=name, limit=f"backends are {known}", remedy="name one")
+        full.extend(_GROUPS.get(name, (name,)))
+    if any(on_device(name) for name in full):
+        require_device()
     return list(dict.fromkeys(full))
 
 
@@ -41,8 +60,16 @@ def make_backend(name: str) -> Backend:
 
     Raises:
         InputError: The name is unknown, or stands for several backends.
+        MissingBackendError: The backend exists, but this machine cannot run it.
     """
     full = expand_names([name])
     if len(full) > 1:
         raise InputError("backend", value=name, limit=f"it stands for {', '.join(full)}", remedy="name one of them")
-    return SpecBackend() if full == ["spec"] else SimulatedBackend(full[0])
+    if name == "spec":
+        return SpecBackend()
+    if name in SIMULATED:
+        # Imported when it is needed: machines with GPUs can do without the simulator's requirements.
+        from .simulated import SimulatedBackend
+
+        return SimulatedBackend(name)
+    return CudaBackend(name)

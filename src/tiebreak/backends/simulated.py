@@ -13,7 +13,7 @@ from tiebreak.sim.schedulers import Scheduler
 from tiebreak.sim.schedulers.registry import make_scheduler
 
 from . import Ids, Outcome, Packed
-from .host import TOLERANT_FAULTS, HostProgram, Implementation
+from .host import TOLERANT_FAULTS, HostProgram, Implementation, launch_localisation, launch_selection
 
 if TYPE_CHECKING:
     from tiebreak.verify.scenario import Scenario
@@ -34,21 +34,15 @@ class SimulatedBackend:
         self.name = name
         self.implementation = Implementation(package)
 
-    def select(self, gathered: Packed, k: int, preset: str, arrangement: str) -> Ids:
+    def select(self, gathered: Packed, k: int, preset: str, arrangement: str, contract: str = "order") -> Ids:
         """Select with the portable selector on one simulated device; see ``Backend.select``.
 
         Raises:
             SimulationError: The launch raised, raced, read memory that nothing wrote or left its bounds.
         """
-        select = self.implementation.module("select")
 
         def launch(fabric: SimulatedFabric) -> list[torch.Tensor]:
-            if arrangement == "peers":
-                parts = [fabric.upload(torch.from_numpy(part.copy()), f"peer{i}") for i, part in enumerate(gathered)]
-                addresses = torch.tensor([part.data_ptr() for part in parts], dtype=torch.int64)
-                return [select.select_peer_candidates(addresses, *gathered.shape[1:3], k, preset)]
-            candidates = fabric.upload(torch.from_numpy(gathered.copy()), "gathered")
-            return [select.select_candidates(candidates, k, preset, layout=arrangement)]
+            return [launch_selection(self.implementation, fabric, gathered, k, preset, arrangement, contract)]
 
         (ids,) = _run_alone(launch)
         return ids
@@ -59,10 +53,9 @@ class SimulatedBackend:
         Raises:
             SimulationError: The launch raised, raced, read memory that nothing wrote or left its bounds.
         """
-        localise = self.implementation.module("localisation").localise
 
         def launch(fabric: SimulatedFabric) -> list[torch.Tensor]:
-            return list(localise(fabric.upload(torch.from_numpy(ids.copy()), "ids"), rank, world_size, interleave))
+            return launch_localisation(self.implementation, fabric, ids, rank, world_size, interleave)
 
         local, counts = _run_alone(launch)
         return local, counts

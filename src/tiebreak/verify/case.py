@@ -6,7 +6,7 @@ A recipe is small enough for a replay command; the arrays follow from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +106,8 @@ class Recipe:
         seed: Seed of the scores and lengths.
         epochs: Number of merges, each with fresh data.
         starts: Whether rows have a column offset (``row_starts``), as in prefill.
+        row_counts: How many numbers of rows there are; each merge draws one of ``rows``,
+            ``rows - 1`` and so on.
     """
 
     ranks: int = 2
@@ -119,6 +121,7 @@ class Recipe:
     seed: int = 0
     epochs: int = 2
     starts: bool = False
+    row_counts: int = 1
 
     def text(self) -> str:
         """Return ``field=value`` pairs of the fields that differ from their defaults."""
@@ -156,6 +159,8 @@ def draw_cases(recipe: Recipe) -> list[MergeCase]:
 
 
 def _draw_case(recipe: Recipe, random: np.random.Generator) -> MergeCase:
+    if recipe.row_counts > 1:
+        recipe = replace(recipe, rows=recipe.rows - int(random.integers(recipe.row_counts)), row_counts=1)
     lengths = random.integers(0, recipe.length + 1, recipe.rows)
     if recipe.rows:
         lengths[int(random.integers(recipe.rows))] = recipe.length

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tiebreak.backends.registry import form_of
+
 from .scenario import Scenario
 
 Plan = Iterator[tuple[Scenario, str]]
@@ -56,11 +58,11 @@ class Family:
 
 
 def base_scenario(backend: str, **fields: Any) -> Scenario:
-    """Return the default scenario of a simulated backend, with some fields changed."""
-    form = backend.partition(":")[2]
+    """Return the default scenario of a backend, with some fields changed."""
+    form = form_of(backend)
     if form == "all-gather":
         return Scenario(transport="all-gather", **fields)
-    return Scenario(discipline=form or "alternating", **fields)
+    return Scenario(discipline=form, **fields)
 
 
 def _schedules(seed: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tiebreak
-from tiebreak.backends.registry import expand_names, make_backend
+from tiebreak.backends.registry import expand_names, form_of, make_backend, on_device
 from tiebreak.errors import InputError
 from tiebreak.inputs.captured import default_input, load_input
 from tiebreak.mutants.catalogue import MUTANTS
@@ -29,7 +29,7 @@ from .captured import run_captured
 from .families import Effort
 from .judgement import judge
 from .mutation import mutated_backend, run_mutant
-from .runner import collect_cells, default_workers, plan_tasks, property_names, run_in_workers, run_task
+from .runner import TaskResult, collect_cells, default_workers, plan_tasks, property_names, run_in_workers, run_task
 from .scenario import parse_scenario
 
 ROUNDS = {"quick": 1, "default": 2, "deep": 12}
@@ -178,7 +178,11 @@ def _run_properties(
     workers = request.workers or default_workers()
     with _progress(console) as progress:
         bar = progress.add_task("properties", total=len(tasks))
-        results = list(run_in_workers(run_task, tasks, workers, lambda: progress.advance(bar)))
+        results: list[TaskResult] = []
+        # One caller at a time shares the GPUs.
+        for device, count in ((False, workers), (True, 1)):
+            part = [task for task in tasks if on_device(task.backend) == device]
+            results += run_in_workers(run_task, part, count, lambda: progress.advance(bar))
     return collect_cells(results, backends, request.only), ["drawn scenarios", str(default_input())]
 
 
@@ -223,11 +227,11 @@ def replay_scenario(text: str, schedule: str, backend: str, mutant: str, console
     scenario = parse_scenario(text)
     if mutant and mutant not in MUTANTS:
         raise InputError("mutant", value=mutant, limit=f"mutants are {', '.join(MUTANTS)}", remedy="name one of them")
-    if backend not in ("", "spec", scenario.backend):
+    if backend not in ("", "spec") and form_of(backend) != scenario.form:
         raise InputError(
             "--backend",
             value=backend,
-            limit=f"the scenario belongs to {scenario.backend}",
+            limit=f"the scenario belongs to {scenario.backend} and other backends of that transport",
             remedy="leave the option out, or change the scenario's transport or discipline",
         )
     runner = mutated_backend(MUTANTS[mutant]) if mutant else make_backend(backend or scenario.backend)

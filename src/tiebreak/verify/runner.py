@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tiebreak.backends import Outcome
-from tiebreak.backends.registry import make_backend
+from tiebreak.backends.registry import form_of, make_backend, on_device
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.report.model import Cell, Failure
 from tiebreak.report.model import Result as Verdict
@@ -81,14 +81,19 @@ def applies(family: Family, backend: str) -> bool:
     """Tell whether a family says anything about a backend."""
     if backend == "spec":
         return not (family.schedules or family.flags)
-    return not (family.flags and backend == "sim:all-gather")
+    return not (family.flags and form_of(backend) == "all-gather")
 
 
 def judged_properties(family: Family, backend: str) -> list[str]:
-    """Return the properties that a family is judged by; the spec has neither memory nor schedules."""
+    """Return the properties that a family is judged by.
+
+    The spec has neither memory nor schedules, and nobody watches the memory of a GPU.
+    """
     if family.property:
         return [family.property]
-    return ["exact-order", "agreement"] if backend == "spec" else list(MERGE_PROPERTIES)
+    if backend == "spec":
+        return ["exact-order", "agreement"]
+    return ["exact-order", "agreement", "progress"] if on_device(backend) else list(MERGE_PROPERTIES)
 
 
 def run_task(task: Task) -> TaskResult:

@@ -16,7 +16,10 @@ from .case import Recipe
 TRANSPORTS = ("auto", "symmetric", "all-gather")
 DISCIPLINES = ("alternating", "acknowledged")
 MODES = ("eager", "graph")
-LEAST = {"ranks": 1, "interleave": 1, "rows": 0, "k": 1, "local": 1, "length": 1, "epochs": 1, "residency": 1}
+LEAST = {
+    "ranks": 1, "interleave": 1, "rows": 0, "k": 1, "local": 1, "length": 1, "epochs": 1, "residency": 1, "skew": 0,
+    "row_counts": 1,
+}  # fmt: skip
 FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry")
 
 
@@ -38,6 +41,8 @@ class Scenario(Recipe):
         epoch: Epoch that the device counters start from.
         residency: Programs of one device that can run at a time.
         data_points: Whether plain accesses to shared memory are scheduling points.
+        skew: Longest time in microseconds by which a real GPU holds a rank back before a
+            merge; every rank and merge draws its own.  Simulated ranks have schedules for that.
     """
 
     transport: str = "auto"
@@ -48,11 +53,17 @@ class Scenario(Recipe):
     epoch: int = 0
     residency: int = 132
     data_points: bool = True
+    skew: int = 0
+
+    @property
+    def form(self) -> str:
+        """Last part of the names of the backends that the transport and the discipline belong to."""
+        return "all-gather" if self.transport == "all-gather" else self.discipline
 
     @property
     def backend(self) -> str:
         """Name of the simulated backend that the transport and the discipline belong to."""
-        return f"sim:{'all-gather' if self.transport == 'all-gather' else self.discipline}"
+        return f"sim:{self.form}"
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -70,6 +81,10 @@ class Scenario(Recipe):
                 raise InputError(
                     name, value=getattr(self, name), limit=f"at least {least}", remedy="choose a larger one"
                 )
+        if self.row_counts > self.rows + 1:
+            raise InputError(
+                "row_counts", value=self.row_counts, limit=f"at most {self.rows + 1}", remedy="merge more rows"
+            )
         if self.fault != "none" and self.ranks < 2:
             raise InputError("fault", value=self.fault, limit="needs a second rank", remedy="use 2 ranks or more")
 
