@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,21 @@ import pytest
 import torch
 from rich.console import Console
 
-from tiebreak.bench import checking, command, contenders, exactness, inputs, machine, plot, selection, targets
+from tiebreak.bench import (
+    checking,
+    command,
+    contenders,
+    exactness,
+    exchange,
+    inputs,
+    machine,
+    merges,
+    plot,
+    selection,
+    targets,
+)
 from tiebreak.bench.contenders import Contender, Launch
+from tiebreak.bench.merges import Exchange
 from tiebreak.bench.model import (
     EMPTY_KERNEL,
     PACKED_COPY,
@@ -37,18 +52,20 @@ from tiebreak.bench.reference import select_by_sort
 from tiebreak.bench.statistics import Statistics, summarise
 from tiebreak.bench.table import print_document
 from tiebreak.errors import InputError, MissingBackendError, SimulationError
+from tiebreak.impl.merge import merge_topk
+from tiebreak.sim.fabric import run_ranks
 from tiebreak.spec.contracts import Contract
 from tiebreak.spec.layout import Layout
 from tiebreak.spec.packing import pack, unpack
 from tiebreak.spec.selection import select
 
-SMALL = Shape(rows=3, candidates=64, k=16)
+SMALL = Shape(rows=2, candidates=32, k=8)
 RANKS = 4
 SELECTORS = [contender for contender in contenders.SELECTORS if "cutedsl" not in contender.name]
 
 
 def small_inputs(kind: str = "tie-heavy") -> list[inputs.InputSet]:
-    return [inputs.draw_input(kind, SMALL, RANKS, seed) for seed in range(4)]
+    return [inputs.draw_input(kind, SMALL, RANKS, seed) for seed in range(2)]
 
 
 def launch(contender: Contender, drawn: list[inputs.InputSet]) -> list[Launch]:
@@ -270,6 +287,88 @@ def test_exact_means_every_slot_or_every_id() -> None:
     assert not exactness._is_exact(wrong, expected, ordered=False)
 
 
+def test_every_rank_reports_the_same_checked_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    def time(graphs: Any, method: Method, meet: Callable[[], list[Any]]) -> Statistics:
+        return Statistics(float(len(meet())), 1.0, 3.0, method.samples)
+
+    def run(fabric: Any) -> list[Measurement | Rejection]:
+        return list(exchange.run_exchange(fabric, [shape], ["tie-heavy"], chosen, Method()))
+
+    def run_all(graphs: Any) -> None:
+        for one in graphs:
+            one.run()
+
+    monkeypatch.setattr(exchange, "capture_graphs", lambda launches, method: launches)
+    monkeypatch.setattr(exchange, "replay_once", run_all)
+    monkeypatch.setattr(exchange, "time_graphs", time)
+    shape = Shape(rows=1, candidates=8, k=4)
+    chosen = [*merges.exchanges(["tiebreak alternating triton"]), Exchange("silent", Contract.SET, True, open_silent)]
+    first, second = run_ranks(run, 2)
+    assert first == second
+    names = [EMPTY_KERNEL, PACKED_COPY, "NCCL all-gather", "push copy", "tiebreak alternating triton", "silent"]
+    assert [result.contender for result in first] == names
+    assert [result.time.median for result in first[:-1]] == [2.0] * 5
+    assert isinstance(first[-1], Rejection)
+    assert "rank 0: input set 0: set broken" in first[-1].reason
+    assert "rank 1: input set 0: set broken" in first[-1].reason
+
+
+@contextmanager
+def open_silent(fabric: Any, shape: Shape) -> Iterator[merges.Prepare]:
+    """Write nothing."""
+
+    def prepare(ranked: list[merges.RankInput]) -> list[Launch]:
+        return [Launch(lambda: None, (torch.empty((shape.rows, shape.k), dtype=torch.int32),)) for _ in ranked]
+
+    yield prepare
+
+
+@pytest.mark.parametrize("name", merges.merge_options())
+def test_every_merge_has_a_valid_geometry(name: str) -> None:
+    (options,) = merges.choose_merges([name]).values()
+    merges.merge_geometry(options, Shape(16, 4096, 2048), 16, 2).validate(2)
+
+
+def test_unknown_merge_is_an_input_error() -> None:
+    with pytest.raises(InputError):
+        merges.exchanges(["tiebreak by mail"])
+
+
+class EagerMerge:
+    """Stands in for the graph of a merge, and spoils some outputs."""
+
+    def __init__(self, fabric: Any, launch: Callable[[], torch.Tensor], spoilt: set[int]) -> None:
+        self.fabric, self.launch, self.spoilt, self.replays = fabric, launch, spoilt, 0
+
+    def replay(self) -> None:
+        output = self.launch()
+        self.fabric.synchronize()
+        if self.replays in self.spoilt:
+            output[0, 0] += 1
+        self.replays += 1
+
+
+def test_replays_are_counted_exact_on_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    def capture(workspace: Any, data: exactness.FreshData, shape: Shape) -> exactness.CapturedMerge:
+        rank = workspace.fabric.rank
+        scores, indices = data.draw_scores(shape.rows, 0)[rank].clone(), data.draw_indices(shape.rows)[rank].clone()
+        output = torch.empty((shape.rows, shape.k), dtype=torch.int32)
+        launch = partial(merge_topk, workspace, scores, indices, out=output)
+        return exactness.CapturedMerge(
+            EagerMerge(workspace.fabric, launch, {1} if rank == 1 else set()), scores, indices, output
+        )
+
+    def run(fabric: Any) -> list[ReplayCount]:
+        (options,) = merges.choose_merges(["tiebreak alternating triton"]).values()
+        shapes = [Shape(rows, 8, 4) for rows in (1, 2)]
+        return exactness.count_exact_replays(fabric, "merge", options, shapes, replays=6, seed=0)
+
+    monkeypatch.setattr(exactness, "_capture", capture)
+    monkeypatch.setattr(exactness, "delay_stream", lambda cycles: None)
+    first, second = run_ranks(run, 2)
+    assert first == second == [ReplayCount("merge", 0, 2, 6, 6), ReplayCount("merge", 1, 2, 4, 6)]
+
+
 def measurement(contender: str, median: float, kind: str = "random", **changes: Any) -> Measurement:
     ours = contender.startswith("tiebreak")
     time = Statistics(median, 0.9 * median, 1.1 * median, 40)
@@ -397,13 +496,12 @@ def test_method_says_what_a_time_includes() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_plot_of_a_stored_run(tmp_path: Path, suffix: str) -> None:
+def test_plot_of_a_stored_run(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
     file, image = tmp_path / "times.json", tmp_path / f"times.{suffix}"
     write_document(document(), file)
-    result = run_bench("show", str(file), "--plot", str(image))
-    assert result.returncode == 0, result.stderr
+    command.app(["show", str(file), "--plot", str(image)], standalone_mode=False)
     assert image.stat().st_size > 1000
-    assert "fail" in result.stdout
+    assert "Targets" in capsys.readouterr().out
 
 
 def test_plot_needs_measurements_matplotlib_and_a_known_suffix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,32 +514,46 @@ def test_plot_needs_measurements_matplotlib_and_a_known_suffix(tmp_path: Path, m
         plot.write_plot(document(), tmp_path / "times.svg")
 
 
-def run_bench(*arguments: str, module: str = "tiebreak.bench") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
-    command_line = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command_line, capture_output=True, text=True, check=False, env=environment)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "a CUDA device"),
-        (("exchange",), "a CUDA device"),
-        (("--rows", "0"), "rows is 0"),
-        (("--launches", "7"), "launches is 7"),
-        (("--kind", "sorted"), "kind of input is 'sorted'"),
-        (("--output", "/no/such/folder/x.json"), "output is '/no/such/folder/x.json'"),
+        (["--rows", "0"], "rows is 0"),
+        (["select", "--launches", "7"], "launches is 7"),
+        (["exchange", "--samples", "3"], "samples is 3"),
+        (["--kind", "sorted"], "kind of input is 'sorted'"),
+        (["replay", "--output", "/no/such/folder/x.json"], "output is '/no/such/folder/x.json'"),
+        (["--plot", "times.xyz"], "suffix of the plot is '.xyz'"),
+        (["show", "/no/such/file"], "benchmark file is '/no/such/file'"),
     ],
 )
-def test_errors_of_the_command_line(arguments: tuple[str, ...], message: str) -> None:
-    result = run_bench(*arguments)
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert f"tiebreak: {message}" in result.stderr
+def test_bad_options_are_input_errors(arguments: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        command.app(arguments, standalone_mode=False)
 
 
-def test_bench_is_a_command_of_tiebreak() -> None:
-    result = run_bench("bench", "--samples", "3", module="tiebreak")
-    assert (result.returncode, result.stderr.strip()) == (2, "tiebreak: samples is 3; must be at least 30")
+@pytest.mark.parametrize("name", ["select", "exchange", "replay"])
+def test_a_missing_gpu_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(MissingBackendError, match="a CUDA device"):
+        command.app([name], standalone_mode=False)
+
+
+def test_exchange_outside_of_torchrun_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(InputError, match=r"torch\.distributed\.run"):
+        command.app(["exchange"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("arguments", [["tiebreak", "bench"], ["tiebreak.bench"]])
+def test_bench_is_a_command_and_a_module(arguments: list[str]) -> None:
+    environment = {**os.environ, "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
+    program = [sys.executable, "-m", *arguments]
+    result = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 2, result.stdout
+    assert result.stderr.startswith("tiebreak: a CUDA device; torch sees none")
 
 
 def test_benchmarks_need_neither_the_simulator_nor_report_packages() -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 EXIT_MISUSE = 2
 
+WIDTH_WITHOUT_TERMINAL = 160
+
 SELECT_ROWS, SELECT_CANDIDATES = (16, 64, 256), (4096, 8192, 16384)
 EXCHANGE_ROWS = (1, 16, 64, 256, 1024)
 REPLAY_ROWS = (1, 16, 64)
@@ -221,7 +223,8 @@ def _collect(
 
 def _present(document: Document, plot: Path | None) -> None:
     """Print a document, and plot it if asked to."""
-    print_document(document, Console())
+    # Tables in a file or a log are as wide as they need.
+    print_document(document, Console() if sys.stdout.isatty() else Console(width=WIDTH_WITHOUT_TERMINAL))
     if plot is not None:
         write_plot(document, plot)
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 
@@ -28,6 +29,7 @@ from .inputs import DISTINCT_TIES, INTERLEAVE, SHARD_FACTOR
 from .merges import MAX_POLLS, merge_geometry
 from .model import ReplayCount, Shape
 from .reference import select_by_sort
+from .timing import capture, delay_stream
 
 SAMPLES = 16
 """Replays on which the sort is compared with the specification."""
@@ -100,6 +102,13 @@ class FreshData:
         return torch.randint(0, limit, shape, generator=self._generator, device=self._device)
 
 
+class Replayable(Protocol):
+    """What was captured once."""
+
+    def replay(self) -> None:
+        """Launch it."""
+
+
 @dataclass(frozen=True)
 class CapturedMerge:
     """A graph of one merge, and the buffers that it reads and writes.
@@ -111,7 +120,7 @@ class CapturedMerge:
         output: int32 ``[rows, k]``.
     """
 
-    graph: torch.cuda.CUDAGraph
+    graph: Replayable
     scores: torch.Tensor
     local_indices: torch.Tensor
     output: torch.Tensor
@@ -152,12 +161,10 @@ def _capture(workspace: Workspace, data: FreshData, shape: Shape) -> CapturedMer
     scores = data.draw_scores(shape.rows, 0)[rank].clone()
     indices = data.draw_indices(shape.rows)[rank].clone()
     output = torch.empty((shape.rows, shape.k), dtype=torch.int32, device=scores.device)
-    merge_topk(workspace, scores, indices, out=output)
+    run = partial(merge_topk, workspace, scores, indices, out=output)
+    run()
     workspace.fabric.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        merge_topk(workspace, scores, indices, out=output)
-    return CapturedMerge(graph, scores, indices, output)
+    return CapturedMerge(capture([run]), scores, indices, output)
 
 
 def _replay(
@@ -183,7 +190,7 @@ def _replay(
         merge.scores.copy_(scores[fabric.rank])
         merge.local_indices.copy_(indices[fabric.rank])
         merge.output.fill_(POISON)
-        torch.cuda._sleep(delays.randrange(LONGEST_DELAY_CYCLES))
+        delay_stream(delays.randrange(LONGEST_DELAY_CYCLES))
         merge.graph.replay()
         exact += _is_exact(merge.output, expected, ordered)
     return int(exact.item())

@@ -79,10 +79,14 @@ def _check_and_time(
         poison_outputs(launches)
         fabric.synchronize()
 
+    def replay() -> None:
+        replay_once(graphs)
+        fabric.synchronize()
+
     launches, graphs = act_together(fabric, "capture", capture)
     # Peers write into outputs: all are poisoned before anybody replays, and all replayed before anybody looks.
     act_together(fabric, "poisoning", poison)
-    act_together(fabric, "replay", lambda: replay_once(graphs))
+    act_together(fabric, "replay", replay)
     violation = act_together(fabric, "check", lambda: find_violation(launches, inputs, contender.contract))
     reasons = fabric.gather_objects(violation)
     if any(reasons):

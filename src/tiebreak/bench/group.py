@@ -33,7 +33,7 @@ def run_on_ranks(body: Callable[[TorchFabric], int]) -> NoReturn:
         fabric.gather_objects(None)
     except TiebreakError as error:
         print(f"tiebreak: rank {fabric.rank}: {error}", file=sys.stderr)
-        status = 2
+        status = 2 if isinstance(error, InputError | MissingBackendError) else 1
     except BaseException:
         traceback.print_exc()
         status = 1

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast, get_args
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
 
 import torch
 
 from tiebreak.errors import InputError
 from tiebreak.impl.agreement import attempt, failure_error
 from tiebreak.impl.fabric import Fabric
-from tiebreak.impl.geometry import Discipline, Geometry
+from tiebreak.impl.geometry import Geometry
 from tiebreak.impl.merge import merge_topk
 from tiebreak.impl.workspace import Workspace
 from tiebreak.spec.contracts import Contract
@@ -30,6 +31,16 @@ MAX_POLLS = 20_000_000
 
 WIDEST_ACCESS = 16
 """Bytes of the widest access of one thread; the start of a buffer is at least as aligned."""
+
+ROUTES: Mapping[str, dict[str, Any]] = MappingProxyType(
+    {
+        "alternating": {"transport": "symmetric", "discipline": "alternating", "owner_rows": 0},
+        "acknowledged": {"transport": "symmetric", "discipline": "acknowledged", "owner_rows": 0},
+        "owner-sharded": {"transport": "symmetric", "discipline": "alternating", "owner_rows": 1},
+        "all-gather": {"transport": "all-gather"},
+    }
+)
+"""Ways of the candidates to the selection, as attributes of the geometry."""
 
 
 @dataclass(frozen=True)
@@ -171,14 +182,9 @@ def open_local(fabric: Fabric, shape: Shape, *, contender: Contender) -> Iterato
 
 def merge_options() -> dict[str, dict[str, Any]]:
     """Return the attributes of the geometry of every merge, by name."""
-    routes: dict[str, dict[str, Any]] = {
-        f"symmetric {discipline}": {"transport": "symmetric", "discipline": discipline}
-        for discipline in get_args(Discipline)
-    }
-    routes["all-gather"] = {"transport": "all-gather"}
     return {
         f"tiebreak {route} {implementation}": {**attributes, "implementation": implementation}
-        for (route, attributes), implementation in itertools.product(routes.items(), ("cutedsl", "triton"))
+        for (route, attributes), implementation in itertools.product(ROUTES.items(), ("cutedsl", "triton"))
     }
 
 

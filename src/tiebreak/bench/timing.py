@@ -35,15 +35,14 @@ def capture_graphs(launches: Sequence[Launch], method: Method) -> list[torch.cud
         launch.run()
     torch.cuda.synchronize()
     if method.launches == 1:
-        return [_capture([launch]) for launch in launches]
-    return [_capture(list(launches) * (method.launches // len(launches)))]
+        return [capture([launch.run]) for launch in launches]
+    return [capture([launch.run for launch in launches] * (method.launches // len(launches)))]
 
 
 def replay_once(graphs: Sequence[torch.cuda.CUDAGraph]) -> None:
-    """Replay every graph and wait."""
+    """Replay every graph."""
     for graph in graphs:
         graph.replay()
-    torch.cuda.synchronize()
 
 
 def time_graphs(
@@ -62,7 +61,7 @@ def time_graphs(
     meet()
     for _ in range(WARM_REPLAYS * len(graphs)):
         next(rotation).replay()
-    torch.cuda._sleep(HEAD_START_CYCLES)
+    delay_stream(HEAD_START_CYCLES)
     for start, end in events:
         start.record()
         next(rotation).replay()
@@ -71,9 +70,16 @@ def time_graphs(
     return summarise([1000 * start.elapsed_time(end) / method.launches for start, end in events])
 
 
-def _capture(launches: Sequence[Launch]) -> torch.cuda.CUDAGraph:
+def delay_stream(cycles: int) -> None:
+    """Let the current stream wait for about so many cycles of the GPU."""
+    torch.cuda._sleep(cycles)
+
+
+def capture(runs: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
+    """Capture launches, one after another, into one graph."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in launches:
-            launch.run()
+    # Other threads, such as the watchdog of a process group, may go on using the device meanwhile.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for run in runs:
+            run()
     return graph
