@@ -15,10 +15,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import triton
 
-from tiebreak.errors import InputError, KernelFileError, MissingBackendError
+from tiebreak.errors import DriverError, InputError, KernelFileError, MissingBackendError
 from tiebreak.impl import kernel_binary, kernel_files
+from tiebreak.impl.driver import load_kernel
 from tiebreak.impl.kernel_binary import KernelBinary, KernelRecipe, compile_kernel, measure_resources, read_entry
 
 PTX = """
@@ -162,6 +164,60 @@ def test_a_missing_compiler_is_named_with_both_remedies(monkeypatch):
         MissingBackendError, match=r"fill-64 for sm_121a .*nvidia-cutlass-dsl\[cu13\].*TIEBREAK_KERNELS"
     ):
         compile_kernel(recipe)
+
+
+# -- a device ------------------------------------------------------------------------------------------------------
+
+
+def device_recipe(name: str) -> KernelRecipe:
+    major, minor = torch.cuda.get_device_capability(0)
+    return KernelRecipe(name, f"sm_{major}{minor}a", (), build_fill, 60_000)
+
+
+def expected_fill() -> list[int]:
+    return [-1] * 8 + [100 - 2 * thread for thread in range(64)] + [-1] * 8
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, {"cluster": 2}, {"programmatic": True}, {"cluster": 2, "programmatic": True}])
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_kernel_runs_on_this_device(options, captured):
+    target = torch.full((80,), -1, dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()  # The kernel does not wait for what a programmatic launch may overtake.
+    binary = compile_kernel(device_recipe(f"fill-{captured}-{'-'.join(options)}"))
+
+    def launch():
+        kernel = load_kernel(binary, 0)
+        arguments = (target.data_ptr(), 100, 0, 8, True)
+        kernel.launch((2, 1, 1), 64, arguments, stream=torch.cuda.current_stream().cuda_stream, **options)
+
+    if captured:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            launch()
+        graph.replay()
+    else:
+        launch()
+    assert target.tolist() == expected_fill()
+
+
+@pytest.mark.gpu
+def test_the_device_says_how_many_ctas_fit():
+    kernel = load_kernel(compile_kernel(device_recipe("fill-occupancy")), 0)
+    room = torch.cuda.get_device_properties(0).shared_memory_per_multiprocessor
+    assert kernel.count_ctas(64) == room // (60_032 + kernel_binary.RESERVED_SHARED_BYTES)
+    assert kernel.count_clusters(64, 2) >= 1
+
+
+@pytest.mark.gpu
+def test_the_device_refuses_what_was_compiled_for_others():
+    torch.cuda.init()
+    other = "sm_121a" if torch.cuda.get_device_capability(0)[0] < 12 else "sm_90a"
+    with pytest.raises(DriverError, match="compile the kernel for the device's architecture"):
+        load_kernel(compile_kernel(KernelRecipe("fill-other", other, (), build_fill)), 0)
+    kernel = load_kernel(compile_kernel(device_recipe("fill-threads")), 0)
+    with pytest.raises(DriverError, match=r"launch of kernel fill-threads .*CUDA_ERROR_INVALID_VALUE"):
+        kernel.launch((1, 1, 1), 128, (0, 0, 0, 0, False), stream=torch.cuda.current_stream().cuda_stream)
 
 
 # -- folders -------------------------------------------------------------------------------------------------------
