@@ -28,12 +28,13 @@ def write_plot(document: Document, path: Path) -> None:
     panels = group_panels(document)
     if not panels:
         raise InputError("measurements", value=0, limit="a plot needs at least one")
+    names = list(dict.fromkeys(measurement.contender for measurement in document.measurements))
     columns = min(len(panels), COLUMNS)
     lines = -(-len(panels) // columns)
     figure = backend.Figure(figsize=(6 * columns, 5 * lines), layout="constrained")
     axes = list(figure.subplots(lines, columns, squeeze=False).flat)
     for panel, (title, measurements) in zip(axes, panels.items(), strict=False):
-        _draw_panel(panel, title, measurements)
+        _draw_panel(panel, title, measurements, names)
     for unused in axes[len(panels) :]:
         unused.set_axis_off()
     figure.suptitle(f"{document.machine.count} x {document.machine.device}")
@@ -70,7 +71,8 @@ def group_panels(document: Document) -> dict[str, list[Measurement]]:
     return panels
 
 
-def _draw_panel(panel: Any, title: str, measurements: list[Measurement]) -> None:
+def _draw_panel(panel: Any, title: str, measurements: list[Measurement], names: list[str]) -> None:
+    """Draw one line per contender, in the same colour in every panel."""
     for contender in dict.fromkeys(measurement.contender for measurement in measurements):
         line = sorted(
             (measurement for measurement in measurements if measurement.contender == contender),
@@ -81,7 +83,9 @@ def _draw_panel(panel: Any, title: str, measurements: list[Measurement]) -> None
         below = [measurement.time.median - measurement.time.p10 for measurement in line]
         above = [measurement.time.p90 - measurement.time.median for measurement in line]
         style = "-o" if line[0].ours else "--s"
-        panel.errorbar(rows, medians, yerr=[below, above], fmt=style, markersize=4, capsize=3, label=contender)
+        colour = f"C{names.index(contender) % 10}"
+        errors = [below, above]
+        panel.errorbar(rows, medians, errors, fmt=style, color=colour, markersize=4, capsize=3, label=contender)
     panel.set(title=title, xlabel="rows", ylabel="microseconds per launch", xscale="log", yscale="log")
     ticks = sorted({measurement.shape.rows for measurement in measurements})
     panel.set_xticks(ticks, [str(tick) for tick in ticks])
