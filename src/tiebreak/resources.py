@@ -14,7 +14,9 @@ SHARED_LIMIT = 101_376
 
 def tabulate_kernels(binaries: Iterable[KernelBinary]) -> Table:
     """Return a table with one row per kernel."""
-    table = Table(Column("kernel", overflow="fold"), "target", "registers", "shared bytes", "spilled bytes", "PTX bytes")
+    table = Table(
+        Column("kernel", overflow="fold"), "target", "registers", "shared bytes", "spilled bytes", "PTX bytes"
+    )
     for binary in binaries:
         costs = (binary.registers, binary.shared_bytes, binary.spilled_bytes, len(binary.ptx))
         table.add_row(binary.name, binary.architecture, *map(str, costs))
