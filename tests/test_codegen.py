@@ -77,7 +77,7 @@ def test_publish_meets_between_the_row_count_and_the_release(outcome, architectu
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("name", ["wait", "wait_writable"])
+@pytest.mark.parametrize("name", ["wait", "wait_writable", "wait_returned"])
 def test_waits_meet_after_the_last_acquire(outcome, name, architecture):
     done = operations(outcome, name, architecture)
     acquires = [place for place, operation in enumerate(done) if is_flag(operation, "acquire")]

@@ -22,7 +22,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from .errors import InputError, MissingBackendError, TiebreakError
-from .impl import kernels_exchange, kernels_localise, kernels_select, kernels_state
+from .impl import kernels_exchange, kernels_localise, kernels_owner, kernels_select, kernels_state
 from .impl.kernel_binary import KernelBinary, compile_kernel, describe_kernel
 from .impl.kernel_recipes import list_recipes
 from .impl.kernel_store import find_compiler
@@ -33,7 +33,8 @@ ARCHITECTURES = (90, 100, 121)
 
 INTEGER, ADDRESSES = "i32", "*i64"
 _FIXED = {"world_size": 8, "rank": 3, "interleave": 64, "local_candidates": 2048, "slots": 2}
-_EXCHANGE = {"published_offset": 0, "rows_offset": 256, "acknowledged_offset": 512, "inbox_offset": 768}
+_EXCHANGE = {"published_offset": 0, "rows_offset": 256, "acknowledged_offset": 512, "inbox_offset": 1024}
+_RETURN = {"returned_offset": 768, "returned_ids_offset": 2**30}
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def specimens() -> Iterator[Specimen]:
     state = {"state": ADDRESSES, "peer_addresses": ADDRESSES}
     yield Specimen(
         "initialise", kernels_state.initialise, {"state": ADDRESSES, "flags": ADDRESSES},
-        {"state_words": 8, "flag_words": 96, "block": 128}, 1,
+        {"state_words": 8, "flag_words": 128, "block": 128}, 1,
     )  # fmt: skip
     yield Specimen("wait_writable", kernels_exchange.wait_writable, {**state, "acknowledged": ADDRESSES}, {}, 1)
     pointers = {"scores": "*fp32", "local_indices": "*i32", "row_starts": "*i32", "destination": "*i32"}
@@ -76,6 +77,7 @@ def specimens() -> Iterator[Specimen]:
         name = "complete+acknowledge" if acknowledges else "complete"
         values = {**_FIXED, **_EXCHANGE, "acknowledges": acknowledges}
         yield Specimen(name, kernels_exchange.complete, state, values, 1)
+    yield from _owner_specimens(state)
     for size, from_peers in ((512, False), (512, True), (2048, False)):
         name = f"select-{size}{'+peers' if from_peers else ''}"
         types = {**state, "candidates": ADDRESSES if from_peers else "*i32", "output": "*i32"}
@@ -87,6 +89,17 @@ def specimens() -> Iterator[Specimen]:
         types = dict.fromkeys(("global_ids", "output", "counts", "block_table", "requests"), "*i32")
         values = {**_FIXED, "has_table": table, "has_requests": table, "tile": 1024}
         yield Specimen(name, kernels_localise.localise, types, values)
+
+
+def _owner_specimens(state: dict[str, str]) -> Iterator[Specimen]:
+    """Yield the kernels that an owner-sharded exchange has besides."""
+    values = {**_FIXED, **_EXCHANGE, **_RETURN, "block": 1024}
+    yield Specimen("push_to_owners", kernels_owner.push_to_owners, {**state, "packed": "*i32"}, values)
+    yield Specimen("return_ids", kernels_owner.return_ids, {**state, "returned_ids": "*i32"}, values)
+    yield Specimen("publish_returned", kernels_owner.publish_returned, state, values, 1)
+    yield Specimen("wait_returned", kernels_owner.wait_returned, {**state, "returned": ADDRESSES}, {}, 1)
+    types = {**state, "returned_ids": "*i32", "output": "*i32"}
+    yield Specimen("collect", kernels_owner.collect, types, values)
 
 
 def compile_specimen(specimen: Specimen, architecture: int) -> KernelBinary:
