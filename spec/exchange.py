@@ -32,11 +32,12 @@ class Invariant(enum.Enum):
 
     UNREAD_KEPT = "no slot is overwritten before it was read"
     OWN_EPOCH = "every selection reads its own epoch from every rank"
+    """Likewise every collection of returned ids."""
     PROGRESS = "no rank waits for ever"
 
 
 class Part(NamedTuple):
-    """One source's part of an inbox slot: whose exchange it holds, and whether that was read."""
+    """One rank's part of an inbox slot or of the returned ids: whose exchange it holds, and whether that was read."""
 
     exchange: int
     read: bool
@@ -55,6 +56,8 @@ class Rank(NamedTuple):
     inbox: tuple[tuple[Part, ...], ...]
     published: tuple[int, ...]
     acknowledged: tuple[int, ...]
+    returned_ids: tuple[Part, ...]
+    returned: tuple[int, ...]
 
 
 State = tuple[Rank, ...]
@@ -128,8 +131,9 @@ def initial_state(system: System) -> State:
         None; a convention.
     """
     flags = (system.variation.initial_epoch,) * system.world_size
-    inbox = ((Part(0, True),) * system.world_size,) * system.slots
-    return tuple(Rank(1, 0, system.variation.initial_epoch, inbox, flags, flags) for _ in range(system.world_size))
+    parts = (Part(0, True),) * system.world_size
+    rank = Rank(1, 0, system.variation.initial_epoch, (parts,) * system.slots, flags, flags, parts, flags)
+    return (rank,) * system.world_size
 
 
 def finished(system: System, state: State, rank: int) -> bool:
@@ -151,8 +155,8 @@ def enabled(system: System, state: State, rank: int) -> bool:
     """Whether the next kernel of a rank can run.
 
     Meaning:
-        Always, except for the two waits, which need every flag of the rank's
-        own memory to have reached the target, and for a finished rank.
+        Always, except for the waits, which need every flag of the rank's own
+        memory to have reached the target, and for a finished rank.
     Shapes:
         None.
     Errors:
@@ -164,9 +168,11 @@ def enabled(system: System, state: State, rank: int) -> bool:
     if finished(system, state, rank):
         return False
     own = state[rank]
-    kernel, epoch = system.program[own.position], _epoch(system, own)
+    kernel, epoch = system.program(own.exchange)[own.position], _epoch(system, own)
     if kernel is Kernel.WAIT:
         return all(_reached(system, flag, epoch) for flag in own.published)
+    if kernel is Kernel.WAIT_RETURNED:
+        return all(_reached(system, flag, epoch) for flag in own.returned)
     if kernel is Kernel.WAIT_WRITABLE:
         return all(_reached(system, flag, _wrap(system, epoch - 1)) for flag in own.acknowledged)
     return True
@@ -177,8 +183,8 @@ def step(system: System, state: State, rank: int) -> tuple[State, Invariant | No
 
     Meaning:
         The state afterwards, and the invariant that the kernel broke, if any:
-        ``UNREAD_KEPT`` by a store into a part that its owner has not selected
-        from, ``OWN_EPOCH`` by a selection that meets another exchange.
+        ``UNREAD_KEPT`` by a store into a part that its owner has not read,
+        ``OWN_EPOCH`` by a read that meets another exchange.
     Shapes:
         None.
     Errors:
@@ -188,11 +194,12 @@ def step(system: System, state: State, rank: int) -> tuple[State, Invariant | No
     """
     if not enabled(system, state, rank):
         raise InputError("rank", value=rank, limit="its next kernel cannot run in this state")
-    kernel = system.program[state[rank].position]
+    program = system.program(state[rank].exchange)
+    kernel = program[state[rank].position]
     ranks = list(state)
     broken = _EFFECTS[kernel](system, ranks, rank) if kernel in _EFFECTS else None
     own = ranks[rank]
-    last = own.position == len(system.program) - 1
+    last = own.position == len(program) - 1
     ranks[rank] = own._replace(exchange=own.exchange + last, position=0 if last else own.position + 1)
     return tuple(ranks), broken
 
@@ -287,13 +294,17 @@ def _store(ranks: list[Rank], owner: int, slot: int, source: int, exchange: int)
 
 def _pack(system: System, ranks: list[Rank], rank: int) -> Invariant | None:
     own = ranks[rank]
+    if system.by_owner(own.exchange):
+        return None
     return _store(ranks, rank, _epoch(system, own) % system.slots, rank, own.exchange)
 
 
 def _push(system: System, ranks: list[Rank], rank: int) -> Invariant | None:
-    slot = _epoch(system, ranks[rank]) % system.slots
-    content = ranks[rank].inbox[slot][rank].exchange
-    peers = (peer for peer in range(system.world_size) if peer != rank)
+    own = ranks[rank]
+    slot = _epoch(system, own) % system.slots
+    by_owner = system.by_owner(own.exchange)
+    content = own.exchange if by_owner else own.inbox[slot][rank].exchange
+    peers = (peer for peer in range(system.world_size) if by_owner or peer != rank)
     broken = [_store(ranks, peer, slot, rank, content) for peer in peers]
     return next((invariant for invariant in broken if invariant is not None), None)
 
@@ -322,8 +333,30 @@ def _acknowledge(system: System, ranks: list[Rank], rank: int) -> None:
         ranks[peer] = other._replace(acknowledged=(*flags[:rank], epoch, *flags[rank + 1 :]))
 
 
+def _return(system: System, ranks: list[Rank], rank: int) -> Invariant | None:
+    lost = any(not other.returned_ids[rank].read for other in ranks)
+    for peer, other in enumerate(ranks):
+        parts, content = other.returned_ids, Part(ranks[rank].exchange, False)
+        ranks[peer] = other._replace(returned_ids=(*parts[:rank], content, *parts[rank + 1 :]))
+    return Invariant.UNREAD_KEPT if lost else None
+
+
+def _publish_returned(system: System, ranks: list[Rank], rank: int) -> None:
+    epoch = _epoch(system, ranks[rank])
+    for peer, other in enumerate(ranks):
+        flags = other.returned
+        ranks[peer] = other._replace(returned=(*flags[:rank], epoch, *flags[rank + 1 :]))
+
+
+def _collect(system: System, ranks: list[Rank], rank: int) -> Invariant | None:
+    own = ranks[rank]
+    ranks[rank] = own._replace(returned_ids=tuple(part._replace(read=True) for part in own.returned_ids))
+    fresh = all(part.exchange == own.exchange for part in own.returned_ids)
+    return None if fresh else Invariant.OWN_EPOCH
+
+
 def _complete(system: System, ranks: list[Rank], rank: int) -> None:
-    if system.acknowledges and Kernel.ACKNOWLEDGE not in system.program:
+    if system.acknowledges and Kernel.ACKNOWLEDGE not in system.program(ranks[rank].exchange):
         _acknowledge(system, ranks, rank)
     ranks[rank] = ranks[rank]._replace(counter=_epoch(system, ranks[rank]))
 
@@ -334,6 +367,9 @@ _EFFECTS: dict[Kernel, Callable[[System, list[Rank], int], Invariant | None]] = 
     Kernel.PUBLISH: _publish,
     Kernel.SELECT: _select,
     Kernel.ACKNOWLEDGE: _acknowledge,
+    Kernel.RETURN: _return,
+    Kernel.PUBLISH_RETURNED: _publish_returned,
+    Kernel.COLLECT: _collect,
     Kernel.COMPLETE: _complete,
 }
 """What each kernel changes; the waits change nothing."""
@@ -343,7 +379,7 @@ def _successors(system: System, state: State) -> Iterator[tuple[Step, State, Inv
     for rank, own in enumerate(state):
         if enabled(system, state, rank):
             after, broken = step(system, state, rank)
-            yield Step(rank, system.program[own.position], own.exchange), after, broken
+            yield Step(rank, system.program(own.exchange)[own.position], own.exchange), after, broken
 
 
 def _stuck(system: System, state: State) -> bool:

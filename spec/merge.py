@@ -2,7 +2,8 @@
 
 Local top-K on every rank, packing, exchange, selection.  The exchange is a
 plain gather here; how memory and flags carry it is the subject of
-``exchange``.  ``merge`` is what every rank must return; ``local_topk`` on an
+``exchange``.  ``merge`` is what every rank must return, also when each row is
+merged by one rank only (``merge_by_owner``); ``local_topk`` on an
 unsharded row is what the whole chain must be equal to, and ``theorem`` states
 when it is.
 """
@@ -125,6 +126,62 @@ def merge(
             raise InputError(f"number of {what}", value=len(parts), limit=f"must be {layout.world_size}, one per rank")
     packed = [pack(per_rank_scores[rank], per_rank_local_indices[rank], rank, layout, starts[rank]) for rank in ranks]
     return select(*unpack(gather_row_major(packed)), k, preset)
+
+
+def owned_rows(rows: int, world_size: int) -> list[slice]:
+    """Rows that each rank merges when rows have owners.
+
+    Meaning:
+        Equal shares of ceil(rows / W) rows in rank order, so that the last
+        ranks may own fewer rows, or none.
+    Shapes:
+        One slice per rank; together they are rows 0..rows-1 in order.
+    Errors:
+        ``InputError`` for fewer than 0 rows or 1 rank.
+    Source:
+        https://github.com/local-inference-lab/vllm/pull/178.
+    """
+    for name, value, least in (("rows", rows, 0), ("world size", world_size, 1)):
+        if value < least:
+            raise InputError(name, value=value, limit=f"must be at least {least}")
+    share = -(-rows // world_size)
+    return [slice(min(rank * share, rows), min((rank + 1) * share, rows)) for rank in range(world_size)]
+
+
+def merge_by_owner(
+    per_rank_scores: Sequence[Scores],
+    per_rank_local_indices: Sequence[Ids],
+    layout: Layout,
+    k: int,
+    preset: str | Preset = "ieee",
+    row_starts: Sequence[NDArray[np.integer] | None] | None = None,
+) -> Ids:
+    """The same ids as ``merge``, each row merged by its owner only.
+
+    Meaning:
+        Every rank merges the candidates of the rows that it owns, and all ranks
+        get all ids.  A merge treats rows one by one, so this is ``merge``.
+    Shapes:
+        As ``merge``.
+    Errors:
+        As ``merge``.
+    Source:
+        https://github.com/local-inference-lab/vllm/pull/178.
+    """
+    starts = [None] * layout.world_size if row_starts is None else row_starts
+    shares = owned_rows(len(per_rank_local_indices[0]) if per_rank_local_indices else 0, layout.world_size)
+    returned = [
+        merge(
+            [scores[rows] for scores in per_rank_scores],
+            [indices[rows] for indices in per_rank_local_indices],
+            layout,
+            k,
+            preset,
+            [None if start is None else start[rows] for start in starts],
+        )
+        for rows in shares
+    ]
+    return np.concatenate(returned)
 
 
 def _require_lengths(scores: Scores, lengths: Ids, starts: NDArray[np.int64]) -> None:

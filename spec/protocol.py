@@ -20,11 +20,25 @@ complete       acknowledged discipline: ``acknowledged[rank]`` of every
                rank := epoch; then own counter := epoch
 ============== ============================================================
 
+An exchange may be owner-sharded, the same ones on all ranks: each rank merges
+the rows that it owns, and returns their ids.  ``pack`` then fills memory of its
+own, ``push`` sends every rank, the own one included, its rows, ``select`` reads
+those, and in front of ``complete`` stand
+
+================ ==========================================================
+return           own part of every rank's returned ids := ids of own rows
+publish_returned ``returned[rank]`` of every rank := epoch
+wait_returned    until every ``returned[owner]`` has reached the epoch
+collect          reads every part of the own returned ids
+================ ==========================================================
+
 Two disciplines keep a slot from being overwritten before it was read.
 ``alternating`` has two slots, used in turn, and no acknowledgement: a rank
 pushes epoch n only after it saw every rank publish n - 1, which each does
 after its selection of n - 2, the last reader of that slot.  ``acknowledged``
-has one slot and waits for the readers' word.
+has one slot and waits for the readers' word.  Returned ids have one slot under
+both: an owner returns n after it saw every rank publish n, which each does
+after it collected its last returned ids before n.
 
 Named variations change one thing each.  All but the correct ones are faults of
 public record, and the last module finds a shortest schedule for each.
@@ -56,7 +70,15 @@ class Kernel(enum.Enum):
     SELECT = "select"
     ACKNOWLEDGE = "acknowledge"
     """Only in the variation that takes the acknowledgement out of ``complete``."""
+    RETURN = "return"
+    PUBLISH_RETURNED = "publish_returned"
+    WAIT_RETURNED = "wait_returned"
+    COLLECT = "collect"
     COMPLETE = "complete"
+
+
+OWNER_KERNELS = frozenset((Kernel.RETURN, Kernel.PUBLISH_RETURNED, Kernel.WAIT_RETURNED, Kernel.COLLECT))
+"""Kernels of owner-sharded exchanges only."""
 
 
 class Comparison(enum.Enum):
@@ -88,6 +110,7 @@ class Variation:
         moved: Kernel that runs early, and the kernel it runs before.
         slots: Number of inbox slots, 0 for the discipline's own.
         frozen_epoch: Whether every replay uses the epoch of the capture.
+        owners: Which exchanges are owner-sharded, in turn.
         missing_exchanges: Exchanges that the last rank leaves out at the end.
         comparison: How waits compare.
         counter_bits: Width of the signed, wrapping counters.
@@ -101,6 +124,7 @@ class Variation:
     moved: tuple[Kernel, Kernel] | None = None
     slots: int = 0
     frozen_epoch: bool = False
+    owners: tuple[bool, ...] = (False,)
     missing_exchanges: int = 0
     comparison: Comparison = Comparison.REACHED
     counter_bits: int = 64
@@ -114,9 +138,15 @@ AS_SPECIFIED = Variation("as specified", _CORRECT, _CORRECT)
 # Three bits count -4..3; starting at 2, the second exchange wraps.
 AT_WRAP = Variation("counters wrap", _CORRECT, _CORRECT, counter_bits=3, initial_epoch=2)
 
+BY_OWNER = Variation("merged by owner", _CORRECT, _CORRECT, owners=(True,))
+
 VARIATIONS: tuple[Variation, ...] = (
     AS_SPECIFIED,
     AT_WRAP,
+    BY_OWNER,
+    replace(AT_WRAP, name="merged by owner, counters wrap", owners=(True,)),
+    replace(BY_OWNER, name="merged by owner at first, then in turn", owners=(True, False)),
+    replace(BY_OWNER, name="merged by owner in turn", owners=(False, True)),
     Variation("no wait before overwrite", None, _WRONG, dropped=Kernel.WAIT_WRITABLE),
     Variation("acknowledge before select", None, _WRONG, moved=(Kernel.ACKNOWLEDGE, Kernel.SELECT)),
     Variation("publish before push", _WRONG, _WRONG, moved=(Kernel.PUBLISH, Kernel.PUSH)),
@@ -126,6 +156,12 @@ VARIATIONS: tuple[Variation, ...] = (
     Variation("one rank runs one merge fewer", _DEADLOCK, _DEADLOCK, missing_exchanges=1),
     # With acknowledgements no flag can pass its target before everybody saw it, so equality is enough there.
     Variation("equality instead of at-least", _DEADLOCK, _CORRECT, comparison=Comparison.EQUAL),
+    Variation(
+        "returned published before ids", _WRONG, _WRONG, moved=(Kernel.PUBLISH_RETURNED, Kernel.RETURN), owners=(True,)
+    ),
+    Variation("no wait for returned", _WRONG, _WRONG, dropped=Kernel.WAIT_RETURNED, owners=(True,)),
+    # The wait keeps one slot of returned ids enough; acknowledgements, which follow the collection, would do so too.
+    Variation("ids returned before the wait", _WRONG, _CORRECT, moved=(Kernel.RETURN, Kernel.WAIT), owners=(True,)),
     replace(
         AT_WRAP, name="plain comparison at wrap", comparison=Comparison.PLAIN, alternating=_WRONG, acknowledged=_WRONG
     ),
@@ -174,12 +210,39 @@ class System:
         """Number of inbox slots."""
         return self.variation.slots or (1 if self.acknowledges else 2)
 
-    @property
-    def program(self) -> tuple[Kernel, ...]:
-        """Kernels of one exchange in stream order."""
+    def by_owner(self, exchange: int) -> bool:
+        """Whether an exchange is owner-sharded.
+
+        Meaning:
+            Exchanges are numbered from 1 and take the variation's pattern in turn.
+        Shapes:
+            None.
+        Errors:
+            None.
+        Source:
+            https://github.com/local-inference-lab/vllm/pull/178.
+        """
+        owners = self.variation.owners
+        return owners[(exchange - 1) % len(owners)]
+
+    def program(self, exchange: int) -> tuple[Kernel, ...]:
+        """Kernels of one exchange in stream order.
+
+        Meaning:
+            The kernels of the tables above, less those that the discipline and
+            the kind of the exchange do without, as the variation changes them.
+        Shapes:
+            None.
+        Errors:
+            None.
+        Source:
+            The tables at the top.
+        """
         omitted = {Kernel.ACKNOWLEDGE, self.variation.dropped}
         if not self.acknowledges:
             omitted.add(Kernel.WAIT_WRITABLE)
+        if not self.by_owner(exchange):
+            omitted |= OWNER_KERNELS
         order = [kernel for kernel in Kernel if kernel not in omitted]
         if self.variation.moved is not None:
             early, target = self.variation.moved

@@ -18,6 +18,7 @@ from tiebreak.spec.exchange import (
 from tiebreak.spec.protocol import AS_SPECIFIED, AT_WRAP, VARIATIONS, Discipline, Kernel, System, Variation, Verdict
 
 BY_NAME = {variation.name: variation for variation in VARIATIONS}
+BY_OWNER = [variation for variation in VARIATIONS if variation.name.startswith("merged by owner")]
 ALTERNATING, ACKNOWLEDGED = Discipline.ALTERNATING, Discipline.ACKNOWLEDGED
 APPLICABLE = [
     pytest.param(variation, discipline, id=f"{variation.name}-{discipline.value}")
@@ -27,7 +28,7 @@ APPLICABLE = [
 ]
 
 
-@pytest.mark.parametrize("variation", [AS_SPECIFIED, AT_WRAP], ids=lambda variation: variation.name)
+@pytest.mark.parametrize("variation", [AS_SPECIFIED, AT_WRAP, *BY_OWNER], ids=lambda variation: variation.name)
 @pytest.mark.parametrize("discipline", Discipline)
 @pytest.mark.parametrize(("world_size", "exchanges"), [(1, 4), (2, 1), (2, 2), (2, 3), (2, 4), (3, 2), (3, 4)])
 def test_protocol_is_correct(variation: Variation, discipline: Discipline, world_size: int, exchanges: int) -> None:
@@ -49,7 +50,7 @@ def test_every_variation_is_as_stated(world_size: int, exchanges: int) -> None:
 
 
 def test_every_named_fault_is_among_the_variations() -> None:
-    faulty = {variation.name for variation in VARIATIONS if variation not in (AS_SPECIFIED, AT_WRAP)}
+    faulty = {variation.name for variation in VARIATIONS if variation not in (AS_SPECIFIED, AT_WRAP, *BY_OWNER)}
     assert faulty == {
         "no wait before overwrite",
         "acknowledge before select",
@@ -60,6 +61,9 @@ def test_every_named_fault_is_among_the_variations() -> None:
         "one rank runs one merge fewer",
         "equality instead of at-least",
         "plain comparison at wrap",
+        "returned published before ids",
+        "no wait for returned",
+        "ids returned before the wait",
     }
     wrong = (Verdict.WRONG_DATA, Verdict.DEADLOCK)
     assert all(BY_NAME[name].alternating in wrong or BY_NAME[name].acknowledged in wrong for name in faulty)
@@ -73,7 +77,7 @@ def test_schedule_replays_to_the_violation(variation: Variation, discipline: Dis
     for taken in result.schedule:
         assert broken is None
         own = state[taken.rank]
-        assert (system.program[own.position], own.exchange) == (taken.kernel, taken.exchange)
+        assert (system.program(own.exchange)[own.position], own.exchange) == (taken.kernel, taken.exchange)
         state, broken = step(system, state, taken.rank)
     if result.invariant is Invariant.PROGRESS:
         assert broken is None
@@ -106,7 +110,7 @@ def shortest_by_depth(system: System, limit: int) -> int | None:
 @pytest.mark.parametrize(("variation", "discipline"), APPLICABLE)
 def test_schedule_is_shortest(variation: Variation, discipline: Discipline) -> None:
     system = System(discipline, variation)
-    everything = system.world_size * system.exchanges * len(system.program)
+    everything = system.world_size * sum(len(system.program(number + 1)) for number in range(system.exchanges))
     assert (shortest_by_depth(system, everything) or 0) == len(explore(system).schedule)
 
 
@@ -192,16 +196,30 @@ def test_a_blocked_kernel_cannot_be_stepped() -> None:
     state = initial_state(system)
     for _ in range(3):
         state, _ = step(system, state, 0)
-    assert system.program[state[0].position] is Kernel.WAIT
+    assert system.program(1)[state[0].position] is Kernel.WAIT
     with pytest.raises(InputError, match="cannot run"):
         step(system, state, 0)
 
 
 def test_programs_are_the_documented_ones() -> None:
     plain = [Kernel.PACK, Kernel.PUSH, Kernel.PUBLISH, Kernel.WAIT, Kernel.SELECT, Kernel.COMPLETE]
-    assert list(System(ALTERNATING).program) == plain
-    assert list(System(ACKNOWLEDGED).program) == [Kernel.WAIT_WRITABLE, *plain]
+    assert list(System(ALTERNATING).program(1)) == plain
+    assert list(System(ACKNOWLEDGED).program(1)) == [Kernel.WAIT_WRITABLE, *plain]
     assert (System(ALTERNATING).slots, System(ACKNOWLEDGED).slots) == (2, 1)
+    by_owner = System(ALTERNATING, BY_NAME["merged by owner in turn"])
+    returning = [Kernel.RETURN, Kernel.PUBLISH_RETURNED, Kernel.WAIT_RETURNED, Kernel.COLLECT]
+    assert [list(by_owner.program(exchange)) for exchange in (1, 2, 3)] == [
+        plain,
+        [*plain[:-1], *returning, Kernel.COMPLETE],
+        plain,
+    ]
+
+
+def test_returned_ids_in_one_slot_rest_on_the_wait_for_every_peer() -> None:
+    result = run("ids returned before the wait", ALTERNATING)
+    assert result.invariant is Invariant.UNREAD_KEPT
+    assert (result.schedule[-1].kernel, result.schedule[-1].exchange) == (Kernel.RETURN, 2)
+    assert run("ids returned before the wait", ACKNOWLEDGED).verdict is Verdict.CORRECT
 
 
 def test_meaningless_systems_are_rejected() -> None:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiebreak.errors import InputError
+from tiebreak.impl.layout import rows_per_owner
 from tiebreak.spec.contracts import Contract, check_selection
 from tiebreak.spec.layout import Layout
-from tiebreak.spec.merge import local_topk, merge, shard
+from tiebreak.spec.merge import local_topk, merge, merge_by_owner, owned_rows, shard
 from tiebreak.spec.order import PRESETS
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -53,6 +54,38 @@ def test_merge_of_shards_is_the_unsharded_selection(rows, k, world_size, interle
     kept = [local_topk(part.scores, part.lengths, k, preset) for part in shards]
     merged = merge([part.scores for part in shards], kept, layout, k, preset)
     assert merged.tolist() == local_topk(scores, lengths, k, preset).tolist()
+    by_owner = merge_by_owner([part.scores for part in shards], kept, layout, k, preset)
+    assert by_owner.tolist() == merged.tolist()
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 7, 8, 9, 100])
+def test_every_row_has_one_owner_in_rank_order(rows: int, world_size: int) -> None:
+    shares = owned_rows(rows, world_size)
+    assert [row for share in shares for row in range(rows)[share]] == list(range(rows))
+    sizes = [len(range(rows)[share]) for share in shares]
+    assert len(sizes) == world_size
+    assert max(sizes) == (rows + world_size - 1) // world_size == rows_per_owner(rows, world_size)
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_owners_need_rows_and_ranks() -> None:
+    for arguments in ((-1, 2), (3, 0)):
+        with pytest.raises(InputError, match="at least"):
+            owned_rows(*arguments)
+
+
+def test_rows_that_start_at_a_column_have_the_same_owner_as_others() -> None:
+    random = np.random.default_rng(5)
+    layout, rows = Layout(3, 2), 5
+    scores = [random.integers(0, 3, (rows, 40)).astype(np.float32) for _ in range(3)]
+    starts = [np.arange(rows) * 4 for _ in range(3)]
+    kept = [
+        local_topk(part, np.full(rows, 4, np.int32), 3, "ieee", start)
+        for part, start in zip(scores, starts, strict=True)
+    ]
+    expected = merge(scores, kept, layout, 7, "torch", starts)
+    assert merge_by_owner(scores, kept, layout, 7, "torch", starts).tolist() == expected.tolist()
 
 
 def test_shards_deal_the_columns() -> None:
