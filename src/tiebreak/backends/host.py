@@ -117,13 +117,14 @@ class HostProgram:
             discipline=scenario.discipline,
             transport=scenario.transport,
             first_epoch=scenario.epoch,
+            owner_rows=scenario.owner_rows,
         )
         workspace = self._implementation.module("workspace").Workspace.create(
             fabric, geometry, max_polls=self._max_polls
         )
         fabric.name_regions(workspace.state, {0: "epoch", 8: "error_record"})
         if workspace.buffer is not None:
-            names = ("published", "published_rows", "acknowledged", "inbox")
+            names = ("published", "published_rows", "acknowledged", "returned", "inbox", "returned_ids")
             regions = {getattr(workspace.layout, name): name for name in names}
             fabric.name_regions(workspace.buffer.local, regions)
         cases = self._cases

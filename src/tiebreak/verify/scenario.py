@@ -18,7 +18,7 @@ DISCIPLINES = ("alternating", "acknowledged")
 MODES = ("eager", "graph")
 LEAST = {
     "ranks": 1, "interleave": 1, "rows": 0, "k": 1, "local": 1, "length": 1, "epochs": 1, "residency": 1, "skew": 0,
-    "row_counts": 1,
+    "row_counts": 1, "owner_rows": 0,
 }  # fmt: skip
 FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry")
 
@@ -41,6 +41,7 @@ class Scenario(Recipe):
         epoch: Epoch that the device counters start from.
         residency: Programs of one device that can run at a time.
         data_points: Whether plain accesses to shared memory are scheduling points.
+        owner_rows: Rows from which a merge is owner-sharded, 0 for never.
         skew: Longest time in microseconds by which a real GPU holds a rank back before a
             merge; every rank and merge draws its own.  Simulated ranks have schedules for that.
     """
@@ -54,6 +55,7 @@ class Scenario(Recipe):
     residency: int = 132
     data_points: bool = True
     skew: int = 0
+    owner_rows: int = 512
 
     @property
     def form(self) -> str:
