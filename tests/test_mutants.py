@@ -30,6 +30,11 @@ REQUIRED = {
     "padding-scores-zero",
     "tie-to-highest-id",
     "stale-rows-of-a-shorter-peer",
+    "returned-published-before-ids",
+    "no-wait-for-returned",
+    "relaxed-returned",
+    "gpu-scope-returned",
+    "ids-returned-to-the-first-rows",
 }
 
 

@@ -1,7 +1,8 @@
 """The mutants, by name.
 
-Protocol mutants break one line of the exchange; order mutants break one line
-of packing or selection.  Each names the public mistake that it repeats.
+Protocol mutants break one line of the exchange, those of ``owner`` one of the
+owner-sharded exchange; order mutants break one line of packing or selection.
+Each names the public mistake that it repeats.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from tiebreak.verify.scenario import Scenario
 
 from .loader import Edit
 from .mutant import Mutant
+from .owner import OWNER_MUTANTS
 
 _ALTERNATING = Scenario(rows=1, k=2, local=2, length=6, epochs=3)
 _ACKNOWLEDGED = Scenario(discipline="acknowledged", rows=1, k=2, local=2, length=6, epochs=3)
@@ -304,4 +306,4 @@ _ORDER = (
     ),
 )
 
-MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _PROTOCOL + _ORDER}
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _PROTOCOL + OWNER_MUTANTS + _ORDER}
