@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from tiebreak.backends import Outcome, cuda
+from tiebreak.backends import Outcome, collect_results, cuda
 from tiebreak.backends.cuda import CudaBackend
 from tiebreak.backends.pool import WorkerPool
 from tiebreak.backends.registry import CUDA, expand_names, form_of, make_backend
@@ -116,9 +116,10 @@ def test_ranks_are_processes_where_there_are_enough_gpus(monkeypatch: pytest.Mon
     results = [([np.zeros((1, 1), np.int32)], None)] * 2
     outcome, pool, key = fake_run(monkeypatch, results, "cuda:alternating", 2)
     assert (key, len(outcome.outputs), pool.closed) == (("processes", 2), 2, 0)
-    assert pool.requests == [("run", Scenario(transport="symmetric"))]
-    assert fake_run(monkeypatch, [results], "cuda:alternating", 1)[2] == ("streams", 1)
-    assert fake_run(monkeypatch, [results], "cuda:streams:alternating", 2)[2] == ("streams", 1)
+    assert pool.requests == [("run", Scenario(transport="symmetric"), "-")]
+    answers = [collect_results(results)]
+    assert fake_run(monkeypatch, answers, "cuda:alternating", 1)[2] == ("streams", 1)
+    assert fake_run(monkeypatch, answers, "cuda:streams:alternating", 2)[2] == ("streams", 1)
     with pytest.raises(MissingBackendError, match="2 GPUs"):
         fake_run(monkeypatch, results, "cuda:processes:alternating", 1)
 
@@ -126,7 +127,7 @@ def test_ranks_are_processes_where_there_are_enough_gpus(monkeypatch: pytest.Mon
 def test_only_the_fault_that_needs_it_may_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
     for fields in ({"fault": "rendezvous"}, {"transport": "all-gather"}, {"ranks": 1}):
         _, pool, _ = fake_run(monkeypatch, [([], None)] * 2, "cuda:alternating", 2, **fields)
-        assert pool.requests == [("run", Scenario(**fields))]
+        assert pool.requests == [("run", Scenario(**fields), "-")]
 
 
 def test_a_lost_pool_is_a_finding_that_can_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +181,7 @@ def test_a_cuda_run_needs_no_simulator() -> None:
 
         sys.meta_path.insert(0, Blocker())
         import tiebreak.pytest_plugin, tiebreak.backends.registry, tiebreak.backends.worker, tiebreak.backends.torchrun
+        import tiebreak.backends.sanitize, tiebreak.verify.differential
         import tiebreak.verify.checks, tiebreak.verify.command, tiebreak.verify.families, tiebreak.verify.judgement
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)

@@ -38,6 +38,15 @@ def test_rows_that_start_at_a_column(backend: Backend) -> None:
     require_clean(backend, base_scenario(backend.name, starts=True, rows=3, kind="special"), "default")
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@flags_only
+def test_merges_by_owner_and_at_one_hop_follow_one_another(backend: Backend, world_size: int, mode: str) -> None:
+    scenario = base_scenario(
+        backend.name, ranks=world_size, mode=mode, epochs=6, rows=3, row_counts=3, owner_rows=2, data_points=False
+    )
+    require_clean(backend, scenario, "random:6")
+
+
 @flags_only
 def test_one_rank_can_exchange_with_itself(backend: Backend) -> None:
     require_clean(backend, base_scenario(backend.name, ranks=1, transport="symmetric", epochs=3), "random:2")

@@ -17,6 +17,7 @@ MERGES: list[dict[str, Any]] = [
     {**PUBLIC, "kind": "captured", "epochs": 2},
     {**PUBLIC, "kind": "random", "epochs": 3, "mode": "graph", "skew": 200},
     {"rows": 64, "k": 512, "local": 512, "length": 4096, "kind": "plateau", "epochs": 3, "interleave": 64},
+    {"rows": 60, "k": 512, "local": 512, "length": 3000, "epochs": 4, "owner_rows": 59, "row_counts": 3, "skew": 100},
     {"rows": 3, "k": 16, "local": 16, "length": 8, "kind": "equal", "interleave": 2**24},
     {"rows": 5, "k": 7, "local": 7, "length": 40, "kind": "special", "epochs": 24, "skew": 300},
     {"rows": 5, "k": 7, "local": 7, "length": 40, "epochs": 64, "row_counts": 5, "skew": 300},

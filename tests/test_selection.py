@@ -77,6 +77,13 @@ def test_ids_up_to_the_largest_int32_come_back_exactly(backend: Backend) -> None
     assert backend.select(pairs, 4, "ieee", "rank-major").tolist() == [ids]
 
 
+def test_ids_stand_where_they_are_written(backend: Backend) -> None:
+    """A selection fills its output, also the slots that no candidate takes."""
+    pairs = np.zeros((1, 3, 0, 2), dtype=np.int32)
+    assert backend.select(pairs, 5, "ieee", "rank-major").tolist() == [[-1] * 5] * 3
+    assert backend.select(pairs[:, :0], 5, "ieee", "rank-major").shape == (0, 5)
+
+
 def test_padding_never_beats_a_valid_minus_infinity(backend: Backend) -> None:
     pairs = np.array([[[[0x7F800000, -1], [-8388608, 7], [0x7FC00000, 9]]]], dtype=np.int32)
     assert backend.select(pairs, 3, "ieee", "rank-major").tolist() == [[7, 9, -1]]

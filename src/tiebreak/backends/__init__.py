@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,12 +37,27 @@ class Outcome:
     steps: int = 0
 
 
+def collect_results(results: Sequence[tuple[list[Ids], BaseException | None]]) -> Outcome:
+    """Return the outcome of ranks that ran on their own: the outputs of each, and what it ended with."""
+    errors = [error for _, error in results]
+    found = [("host-error", f"rank {rank}: {error}") for rank, error in enumerate(errors) if error is not None]
+    return Outcome([outputs for outputs, _ in results], errors, found)
+
+
 class Backend(Protocol):
     """Runs merges of all ranks, and selections of gathered candidates."""
 
     name: str
 
-    def select(self, gathered: Packed, k: int, preset: str, arrangement: str, contract: str = "order") -> Ids:
+    def select(
+        self,
+        gathered: Packed,
+        k: int,
+        preset: str,
+        arrangement: str,
+        contract: str = "order",
+        implementation: str = "auto",
+    ) -> Ids:
         """Select from gathered candidates.
 
         Args:
@@ -52,6 +68,7 @@ class Backend(Protocol):
             arrangement: ``row-major``, ``rank-major`` or ``peers`` (a table of per-rank buffers).
             contract: ``order`` (best first) or ``set`` (the same ids in the order of their
                 candidates), -1 behind.
+            implementation: Selection kernel, ``cutedsl`` or ``triton``; ``auto`` leaves it to the device.
         """
 
     def localise(self, ids: Ids, rank: int, world_size: int, interleave: int) -> tuple[Ids, Ids]:

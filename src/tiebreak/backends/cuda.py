@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiebreak.errors import InputError, MissingBackendError, WorkerError
 
-from . import Ids, Outcome, Packed
+from . import Ids, Outcome, Packed, collect_results
 from .pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -60,14 +60,22 @@ class CudaBackend:
         words = name.split(":")
         self._placement = words[1] if words[1] in PLACEMENTS else ""
 
-    def select(self, gathered: Packed, k: int, preset: str, arrangement: str, contract: str = "order") -> Ids:
+    def select(
+        self,
+        gathered: Packed,
+        k: int,
+        preset: str,
+        arrangement: str,
+        contract: str = "order",
+        implementation: str = "auto",
+    ) -> Ids:
         """Select on the first GPU; see ``Backend.select``.
 
         Raises:
             TiebreakError: What the selection raised.
             WorkerError: The worker died or did not answer in time.
         """
-        ids: Ids = self._ask("select", gathered, k, preset, arrangement, contract)
+        ids: Ids = self._ask("select", gathered, k, preset, arrangement, contract, implementation)
         return ids
 
     def localise(self, ids: Ids, rank: int, world_size: int, interleave: int) -> tuple[Ids, Ids]:
@@ -97,15 +105,11 @@ class CudaBackend:
         pool = obtain_pool(placement, 1 if placement == "streams" else scenario.ranks)
         timeout = TIMEOUT + scenario.epochs * EPOCH_TIMEOUT
         try:
-            answers = pool.request("run", _without_fallback(scenario), timeout=timeout)
+            answers = pool.request("run", _without_fallback(scenario), "-", timeout=timeout)
         except WorkerError as error:
             pool.close()
             return _failed(scenario, error)
-        results = answers[0] if placement == "streams" else answers
-        outcome = Outcome([outputs for outputs, _ in results], [error for _, error in results])
-        outcome.violations += [
-            ("host-error", f"rank {rank}: {error}") for rank, error in enumerate(outcome.errors) if error is not None
-        ]
+        outcome: Outcome = answers[0] if placement == "streams" else collect_results(answers)
         if outcome.violations and scenario.fault == "none":
             # Ranks that ended at different places may be out of step, and a device error stays.
             pool.close()

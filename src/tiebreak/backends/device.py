@@ -55,11 +55,13 @@ class DeviceRank:
     """One rank's device, as ``host.HostProgram`` uses it.
 
     Attributes:
+        rank: The rank.
         device: CUDA device of the rank.
         fails_rendezvous: Whether this rank's rendezvous raises, after taking part in it.
         recording: What is being captured, if anything.
     """
 
+    rank: int
     device: torch.device
     fails_rendezvous: bool = False
     recording: Recording | None = None

@@ -117,6 +117,8 @@ class HostProgram:
             discipline=scenario.discipline,
             transport=scenario.transport,
             first_epoch=scenario.epoch,
+            contract=scenario.contract,
+            implementation=scenario.implementation,
             owner_rows=scenario.owner_rows,
         )
         workspace = self._implementation.module("workspace").Workspace.create(
@@ -224,6 +226,7 @@ def launch_selection(
     preset: str,
     arrangement: str,
     contract: str,
+    kernel: str,
 ) -> torch.Tensor:
     """Launch a selection into a poisoned output; see ``Backend.select``."""
     select = implementation.module("select")
@@ -233,12 +236,16 @@ def launch_selection(
     if arrangement == "peers":
         parts = [fabric.upload(torch.from_numpy(part.copy()), f"peer{i}") for i, part in enumerate(gathered)]
         addresses = torch.tensor([part.data_ptr() for part in parts], dtype=torch.int64, device=fabric.device)
-        chosen = select.select_peer_candidates(addresses, *gathered.shape[1:3], k, preset, contract=contract, out=out)
+        chosen = select.select_peer_candidates(
+            addresses, *gathered.shape[1:3], k, preset, contract=contract, implementation=kernel, out=out
+        )
         # The launch knows the parts by address only.
         fabric.synchronize()
     else:
         candidates = fabric.upload(torch.from_numpy(gathered.copy()), "gathered")
-        chosen = select.select_candidates(candidates, k, preset, layout=arrangement, contract=contract, out=out)
+        chosen = select.select_candidates(
+            candidates, k, preset, layout=arrangement, contract=contract, implementation=kernel, out=out
+        )
     return chosen
 
 

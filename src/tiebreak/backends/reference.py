@@ -20,7 +20,15 @@ class SpecBackend:
 
     name = "spec"
 
-    def select(self, gathered: Packed, k: int, preset: str, arrangement: str, contract: str = "order") -> Ids:
+    def select(
+        self,
+        gathered: Packed,
+        k: int,
+        preset: str,
+        arrangement: str,
+        contract: str = "order",
+        implementation: str = "auto",
+    ) -> Ids:
         """Select with ``spec.selection``; see ``Backend.select``."""
         if arrangement != "row-major":
             gathered = packing.gather_row_major(list(gathered))

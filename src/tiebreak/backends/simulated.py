@@ -34,7 +34,15 @@ class SimulatedBackend:
         self.name = name
         self.implementation = Implementation(package)
 
-    def select(self, gathered: Packed, k: int, preset: str, arrangement: str, contract: str = "order") -> Ids:
+    def select(
+        self,
+        gathered: Packed,
+        k: int,
+        preset: str,
+        arrangement: str,
+        contract: str = "order",
+        implementation: str = "auto",
+    ) -> Ids:
         """Select with the portable selector on one simulated device; see ``Backend.select``.
 
         Raises:
@@ -42,7 +50,8 @@ class SimulatedBackend:
         """
 
         def launch(fabric: SimulatedFabric) -> list[torch.Tensor]:
-            return [launch_selection(self.implementation, fabric, gathered, k, preset, arrangement, contract)]
+            selection = (gathered, k, preset, arrangement, contract, implementation)
+            return [launch_selection(self.implementation, fabric, *selection)]
 
         (ids,) = _run_alone(launch)
         return ids

@@ -76,7 +76,7 @@ class StreamWorld:
         self.buffers: list[StreamBuffer] = []
 
     def run(self, programs: Sequence[Callable[[StreamFabric], None]]) -> list[BaseException | None]:
-        """Run one program per rank, each in a thread; return what each raised.
+        """Run one program per rank, each but the first in a thread of its own; return what each raised.
 
         Buffers that nobody gave back live until every stream is idle.
         """
@@ -84,9 +84,11 @@ class StreamWorld:
         threads = [
             threading.Thread(target=self._run_rank, args=(rank, program, errors), daemon=True)
             for rank, program in enumerate(programs)
+            if rank > 0
         ]
         for thread in threads:
             thread.start()
+        self._run_rank(0, programs[0], errors)
         for thread in threads:
             thread.join()
         for stream in self.streams:

@@ -24,7 +24,7 @@ from tiebreak.errors import MissingBackendError
 from tiebreak.verify.judgement import judge
 from tiebreak.verify.scenario import parse_scenario
 
-from . import Outcome
+from . import collect_results
 from .worker import open_fabric, run_rank
 
 
@@ -44,7 +44,7 @@ def main(texts: Sequence[str]) -> int:
     for text in texts:
         scenario = replace(parse_scenario(text), ranks=fabric.world_size)
         results = fabric.gather_objects(run_rank(scenario, fabric))
-        findings = judge(scenario, Outcome([outputs for outputs, _ in results], [error for _, error in results]))
+        findings = judge(scenario, collect_results(results))
         broken += bool(findings)
         if fabric.rank == 0:
             verdict = "; ".join(f"{finding.property}: {finding.message}" for finding in findings) or "passed"

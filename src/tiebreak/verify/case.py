@@ -6,7 +6,7 @@ A recipe is small enough for a replay command; the arrays follow from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from tiebreak.spec.merge import local_topk
 from tiebreak.spec.order import resolve_preset
 
 from .oracle import select_row
+from .text import format_fields
 
 Scores = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int32]
@@ -69,6 +70,25 @@ def _draw_zeros(random: np.random.Generator, shape: tuple[int, int]) -> Scores:
     return np.array([0.0, -0.0, -1.0], dtype=np.float32)[random.integers(0, 3, shape)]
 
 
+def _draw_outliers(random: np.random.Generator, shape: tuple[int, int]) -> Scores:
+    scores = random.standard_normal(shape)
+    return np.where(random.random(shape) < 0.01, scores * 1e30, scores).astype(np.float32)
+
+
+def _draw_subnormal(random: np.random.Generator, shape: tuple[int, int]) -> Scores:
+    bits = random.integers(0, 2**23, shape) | random.integers(0, 2, shape) << 31
+    return bits.astype(np.uint32).view(np.float32)
+
+
+def _draw_bits(random: np.random.Generator, shape: tuple[int, int]) -> Scores:
+    return random.integers(0, 2**32, shape, dtype=np.uint32).view(np.float32)
+
+
+def _draw_digits(random: np.random.Generator, shape: tuple[int, int]) -> Scores:
+    shift = int(random.integers(0, 24))
+    return (0x40000000 ^ random.integers(0, 256, shape) << shift).astype(np.uint32).view(np.float32)
+
+
 def _draw_captured(random: np.random.Generator, shape: tuple[int, int]) -> Scores:
     scores = default_input().scores
     rows = random.integers(0, scores.shape[0], shape[0])
@@ -84,10 +104,15 @@ KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Scores]] = {
     "special": _draw_special,
     "neighbours": _draw_neighbours,
     "zeros": _draw_zeros,
+    "outliers": _draw_outliers,
+    "subnormal": _draw_subnormal,
+    "bits": _draw_bits,
+    "digits": _draw_digits,
     "captured": _draw_captured,
 }
 """Score distributions by name: distinct, few values, one value, half exact zeros, special values,
-adjacent floats, zeros of both signs above -1, rows of the shipped captured scores."""
+adjacent floats, zeros of both signs above -1, a few far larger than the rest, subnormals, every bit
+pattern, values that differ in one digit of 8 bits only, rows of the shipped captured scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +133,8 @@ class Recipe:
         starts: Whether rows have a column offset (``row_starts``), as in prefill.
         row_counts: How many numbers of rows there are; each merge draws one of ``rows``,
             ``rows - 1`` and so on.
+        contract: Order of the ids: ``order`` (best first) or ``set`` (that of the
+            candidates, rank by rank).
     """
 
     ranks: int = 2
@@ -122,11 +149,11 @@ class Recipe:
     epochs: int = 2
     starts: bool = False
     row_counts: int = 1
+    contract: str = "order"
 
     def text(self) -> str:
         """Return ``field=value`` pairs of the fields that differ from their defaults."""
-        given = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]
-        return ",".join(f"{name}={value}" for name, value, default in given if value != default) or "-"
+        return format_fields(self)
 
 
 @dataclass(frozen=True)
@@ -211,7 +238,17 @@ def _expect(recipe: Recipe, shards: list[Scores], lengths: list[Ids], indices: l
             bits += shard.view(np.uint32)[row, offered].tolist()
             ids += np.asarray(layout.global_id(rank, offered)).tolist()
         expected[row] = select_row(bits, ids, recipe.k, recipe.preset)
+        if recipe.contract == "set":
+            expected[row] = _order_as_offered(expected[row], [part[row] for part in indices], layout)
     return expected
+
+
+def _order_as_offered(chosen: Ids, offered: list[Ids], layout: Layout) -> Ids:
+    """Return the chosen ids in the order in which the ranks offer them, -1 behind."""
+    ids = [np.asarray(layout.global_id(rank, part[part >= 0])) for rank, part in enumerate(offered)]
+    wanted = set(chosen.tolist())
+    kept = [number for part in ids for number in part.tolist() if number in wanted]
+    return np.array(kept + [-1] * (len(chosen) - len(kept)), dtype=np.int32)
 
 
 def _place(shard: Scores, starts: bool) -> tuple[Scores, Ids]:

@@ -6,12 +6,12 @@ scenario and a schedule replay it exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
 
 from tiebreak.errors import InputError
 
 from .case import Recipe
+from .text import parse_fields
 
 TRANSPORTS = ("auto", "symmetric", "all-gather")
 DISCIPLINES = ("alternating", "acknowledged")
@@ -20,6 +20,8 @@ LEAST = {
     "ranks": 1, "interleave": 1, "rows": 0, "k": 1, "local": 1, "length": 1, "epochs": 1, "residency": 1, "skew": 0,
     "row_counts": 1, "owner_rows": 0,
 }  # fmt: skip
+CONTRACTS = ("order", "set")
+IMPLEMENTATIONS = ("auto", "cutedsl", "triton")
 FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry")
 
 
@@ -41,9 +43,10 @@ class Scenario(Recipe):
         epoch: Epoch that the device counters start from.
         residency: Programs of one device that can run at a time.
         data_points: Whether plain accesses to shared memory are scheduling points.
-        owner_rows: Rows from which a merge is owner-sharded, 0 for never.
         skew: Longest time in microseconds by which a real GPU holds a rank back before a
             merge; every rank and merge draws its own.  Simulated ranks have schedules for that.
+        implementation: Selection kernel, ``cutedsl`` or ``triton``; ``auto`` leaves it to the device.
+        owner_rows: Rows from which a merge is owner-sharded, 0 for never.
     """
 
     transport: str = "auto"
@@ -55,6 +58,7 @@ class Scenario(Recipe):
     residency: int = 132
     data_points: bool = True
     skew: int = 0
+    implementation: str = "auto"
     owner_rows: int = 512
 
     @property
@@ -73,6 +77,8 @@ class Scenario(Recipe):
             ("discipline", DISCIPLINES),
             ("mode", MODES),
             ("fault", FAULTS),
+            ("contract", CONTRACTS),
+            ("implementation", IMPLEMENTATIONS),
         ):
             if getattr(self, name) not in allowed:
                 raise InputError(
@@ -97,27 +103,4 @@ def parse_scenario(text: str) -> Scenario:
     Raises:
         InputError: A part is not ``field=value``, or the value does not fit the field.
     """
-    known: dict[str, Any] = {field.name: field.default for field in fields(Scenario)}
-    given: dict[str, Any] = {}
-    for part in [] if text == "-" else text.split(","):
-        name, separator, value = part.partition("=")
-        if not separator or name not in known:
-            raise InputError(
-                "scenario",
-                value=part,
-                limit=f"parts are FIELD=VALUE with fields {', '.join(known)}",
-                remedy="paste the scenario exactly as the failure printed it",
-            )
-        given[name] = _convert(name, value, type(known[name]))
-    return replace(Scenario(), **given)
-
-
-def _convert(name: str, value: str, kind: type) -> Any:
-    try:
-        if kind is bool:
-            return {"True": True, "False": False}[value]
-        return int(value) if kind is int else value
-    except (KeyError, ValueError) as error:
-        raise InputError(
-            name, value=value, limit=f"a value of type {kind.__name__} is needed", remedy="correct the scenario"
-        ) from error
+    return parse_fields(Scenario, text)
