@@ -97,6 +97,28 @@ def plan_merges(backend: str, effort: Effort) -> Plan:
             yield scenario, next(schedules)
 
 
+def plan_owners(backend: str, effort: Effort) -> Plan:
+    """Merges with and without owners in turn: rows that do not divide, ranks that own none, eager and replayed."""
+    schedules = _schedules(effort.seed)
+    for number, ranks in itertools.product(range(effort.rounds), [ranks for ranks in effort.ranks if ranks > 1]):
+        scenario = base_scenario(
+            backend,
+            ranks=ranks,
+            rows=ranks + 1,
+            row_counts=ranks + 1,
+            owner_rows=2,
+            k=2,
+            local=2,
+            length=12,
+            preset=effort.preset,
+            seed=effort.seed + number,
+            epochs=4 if ranks < 4 else 2,
+            mode="eager" if (number + ranks) % 2 else "graph",
+            data_points=ranks < 3,
+        )
+        yield scenario, next(schedules)
+
+
 def plan_layouts(backend: str, effort: Effort) -> Plan:
     """Every public world size and interleave, with empty and unequal shards."""
     for ranks, interleave in itertools.product((1, 2, 3, 4, 8), (1, 2, 4, 64)):
@@ -155,6 +177,7 @@ def plan_replays(backend: str, effort: Effort) -> Plan:
             epochs=epochs,
             mode="graph",
             rows=2,
+            owner_rows=2 if number % 2 else 0,
             preset=effort.preset,
             seed=effort.seed + number,
             data_points=False,
@@ -165,9 +188,18 @@ def plan_replays(backend: str, effort: Effort) -> Plan:
 def plan_wraps(backend: str, effort: Effort) -> Plan:
     """Counters that start just below the end of a signed 32-bit and 64-bit range."""
     schedules = _schedules(effort.seed)
-    for epoch, ranks in itertools.product(EPOCH_ENDS, effort.ranks[:2]):
+    for number, (epoch, ranks) in enumerate(itertools.product(EPOCH_ENDS, effort.ranks[:2])):
         scenario = base_scenario(
-            backend, ranks=ranks, epochs=5, epoch=epoch, rows=1, k=2, local=2, length=8, preset=effort.preset
+            backend,
+            ranks=ranks,
+            epochs=5,
+            epoch=epoch,
+            rows=1,
+            owner_rows=number % 2,
+            k=2,
+            local=2,
+            length=8,
+            preset=effort.preset,
         )
         yield scenario, next(schedules)
 
@@ -184,6 +216,7 @@ def plan_faults(backend: str, effort: Effort) -> Plan:
                     fault=fault,
                     epochs=2 + lead,
                     rows=2,
+                    owner_rows=2 * lead,
                     k=2,
                     local=2,
                     length=8,
@@ -195,6 +228,7 @@ def plan_faults(backend: str, effort: Effort) -> Plan:
 
 FAMILIES = (
     Family("", "", plan_merges),
+    Family("", "", plan_owners, flags=True),
     Family(
         "public-layouts",
         "every world size and interleave in public use, empty shards, no rows, ids above 2^24",

@@ -95,10 +95,19 @@ def smaller_scenarios(scenario: Scenario) -> Iterator[Scenario]:
         for candidate in dict.fromkeys((least, value // 2, value - 1)):
             if least <= candidate < value:
                 yield _with(scenario, name, candidate)
-    for name, simple in (("kind", "equal"), ("seed", 0), ("starts", False), ("row_counts", 1), ("mode", "eager")):
+    for name, simple in (
+        ("kind", "equal"),
+        ("seed", 0),
+        ("starts", False),
+        ("row_counts", 1),
+        ("mode", "eager"),
+        ("owner_rows", Scenario.owner_rows),
+    ):
         if getattr(scenario, name) != simple:
             yield _with(scenario, name, simple)
 
 
 def _with(scenario: Scenario, name: str, value: Any) -> Scenario:
-    return replace(scenario, **{name: value})
+    # Fewer rows leave fewer numbers of rows to draw from.
+    row_counts = min(scenario.row_counts, value + 1) if name == "rows" else scenario.row_counts
+    return replace(scenario, **{"row_counts": row_counts, name: value})
