@@ -63,6 +63,7 @@ def backend_names(config: pytest.Config) -> list[str]:
 def pytest_configure(config: pytest.Config) -> None:
     """Check the chosen backends before anything is collected."""
     config.addinivalue_line("markers", "transports(*names): run on backends with these transports only")
+    config.addinivalue_line("markers", "backend: set on every test that takes the fixture of that name")
     if config.getoption("tiebreak_backend"):
         backend_names(config)
 
@@ -95,8 +96,12 @@ def _fitting_backends(metafunc: pytest.Metafunc) -> list[str]:
     return names if mark is None else [name for name in names if name.rpartition(":")[2] in mark.args]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of which no chosen backend has the transport."""
+    """Mark tests that take a backend, and leave out those of which no chosen backend has the transport."""
+    for item in items:
+        if _backend_of(item) is not None:
+            item.add_marker("backend")
     idle = [item for item in items if _backend_of(item) == NO_BACKEND]
     if idle:
         items[:] = [item for item in items if item not in idle]

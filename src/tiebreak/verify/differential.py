@@ -8,6 +8,8 @@ then on, on simulated ranks too.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,3 +159,22 @@ def rerun(backend: Backend, failing: Selection | Scenario) -> None:
         require_clean(backend, failing, "default")
     else:
         require_same(backend, failing)
+
+
+@contextmanager
+def keep_failure(folder: Path) -> Iterator[Callable[[Backend, Selection | Scenario], None]]:
+    """Yield ``rerun``, and add the last input that failed to a corpus; after shrinking that is the smallest."""
+    failing: list[Selection | Scenario] = []
+
+    def run(backend: Backend, drawn: Selection | Scenario) -> None:
+        try:
+            rerun(backend, drawn)
+        except AssertionError:
+            failing.append(drawn)
+            raise
+
+    try:
+        yield run
+    finally:
+        if failing:
+            save_failure(folder, failing[-1])
