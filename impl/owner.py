@@ -1,10 +1,9 @@
 """Launches of one owner-sharded exchange: each rank merges some of the rows, and returns their ids to the others.
 
 With many rows most of the time goes into moving candidates and selecting.  Here
-a candidate travels to one rank and not to all, and every row is selected once:
-per row 8 bytes for each of W L candidates and 4 bytes for each of k ids to W - 1
-peers, instead of 8 bytes for each candidate to W - 1 peers.  The price is a
-second hop.
+a row's candidates travel to one rank only, which alone selects: W - 1 slices of
+L candidates (8 bytes each) and W - 1 times k ids (4 bytes each) cross the links
+for a row, instead of W (W - 1) slices.  The price is a second hop.
 
 Source: https://github.com/local-inference-lab/vllm/pull/178.
 """

@@ -194,9 +194,8 @@ def pipeline_eagerly(workspace: Workspace, scores: torch.Tensor, indices: torch.
     return ids, slots, counts + 1, select.select_candidates(pairs, K)
 
 
-@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
-def test_a_whole_graph_equals_the_eager_functions_at_every_number_of_rows(workspace: Workspace, compiler: str) -> None:
-    handle, counter = register_workspace(workspace, "pipeline"), CompileCounterWithBackend(compiler)
+def test_a_whole_graph_equals_the_eager_functions_at_every_number_of_rows(workspace: Workspace) -> None:
+    handle, counter = register_workspace(workspace, "pipeline"), CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(pipeline, backend=counter, fullgraph=True, dynamic=True)
     for rows in (4, 2, 8, 3, 6):
         scores, indices = local_choice(rows, seed=rows)
@@ -238,7 +237,10 @@ def test_a_compiled_selection_equals_the_specification(layout: str) -> None:
 
 @pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
 def test_no_merge_is_dropped_joined_or_moved(workspace: Workspace, compiler: str) -> None:
-    """Two equal merges, one of whose results nobody uses, still take two epochs, and an output buffer is kept."""
+    """Equal merges, one of whose results nobody uses, all run, and an output buffer is written.
+
+    Inductor needs no C++ compiler for a graph of operators alone.
+    """
     handle = register_workspace(workspace, "ordered")
 
     def merge_thrice(scores: torch.Tensor, indices: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
