@@ -16,11 +16,14 @@ import torch
 
 from tiebreak.backends import Outcome, collect_results, cuda
 from tiebreak.backends.cuda import CudaBackend
+from tiebreak.backends.local import StreamBackend
 from tiebreak.backends.pool import WorkerPool
 from tiebreak.backends.registry import CUDA, expand_names, form_of, make_backend
 from tiebreak.backends.streams import StreamFabric, StreamWorld
 from tiebreak.errors import InputError, MissingBackendError, PeerTimeoutError, WorkerError, WorkspaceError
 from tiebreak.verify.command import require_clean
+from tiebreak.verify.differential import Selection, require_same
+from tiebreak.verify.judgement import judge
 from tiebreak.verify.scenario import Scenario
 
 WORKER = """
@@ -120,13 +123,14 @@ def test_ranks_are_processes_where_there_are_enough_gpus(monkeypatch: pytest.Mon
     answers = [collect_results(results)]
     assert fake_run(monkeypatch, answers, "cuda:alternating", 1)[2] == ("streams", 1)
     assert fake_run(monkeypatch, answers, "cuda:streams:alternating", 2)[2] == ("streams", 1)
+    assert fake_run(monkeypatch, answers, "cuda:alternating", 2, ranks=1)[2] == ("streams", 1)
     with pytest.raises(MissingBackendError, match="2 GPUs"):
         fake_run(monkeypatch, results, "cuda:processes:alternating", 1)
 
 
 def test_only_the_fault_that_needs_it_may_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
     for fields in ({"fault": "rendezvous"}, {"transport": "all-gather"}, {"ranks": 1}):
-        _, pool, _ = fake_run(monkeypatch, [([], None)] * 2, "cuda:alternating", 2, **fields)
+        _, pool, _ = fake_run(monkeypatch, [([], None)] * 2, "cuda:processes:alternating", 2, **fields)
         assert pool.requests == [("run", Scenario(**fields), "-")]
 
 
@@ -199,6 +203,37 @@ class HostStream:
 
     def synchronize(self) -> None:
         pass
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Scenario(ranks=3, rows=3, epochs=4, row_counts=3, transport="all-gather"),
+        Scenario(ranks=2, rows=2, epochs=2, fault="rendezvous", kind="special"),
+        Scenario(ranks=1, rows=2, epochs=3, transport="symmetric"),
+        Scenario(ranks=1, rows=2, epochs=3, transport="symmetric", discipline="acknowledged"),
+        Scenario(ranks=3, fault="geometry"),
+        Scenario(ranks=1, rows=0),
+    ],
+    ids=Scenario.text,
+)
+def test_host_programs_run_on_streams(scenario: Scenario) -> None:
+    """Where no kernel waits for another rank, interpreted kernels and a CPU will do."""
+    outcome = StreamBackend(torch.device("cpu"), HostStream).run(scenario, "-")
+    assert [str(finding) for finding in judge(scenario, outcome)] == []
+    assert len(outcome.outputs) == scenario.ranks
+
+
+def test_selections_run_on_a_stream() -> None:
+    backend = StreamBackend(torch.device("cpu"), HostStream)
+    for arrangement in ("row-major", "rank-major", "peers"):
+        require_same(backend, Selection(ranks=2, rows=2, local=9, k=5, arrangement=arrangement))
+    local, counts = backend.localise(np.array([[0, 3, 2, -1]], dtype=np.int32), 1, 2, 1)
+    assert (local.tolist(), counts.tolist()) == ([[1, -1, -1, -1]], [1])
+    with pytest.raises(InputError, match="k is 0"):
+        backend.select(np.zeros((1, 1, 2), dtype=np.int32), 0, "ieee", "row-major")
+    with pytest.raises(InputError, match="at most 16 on one device"):
+        backend.run(Scenario(ranks=17), "-")
 
 
 def run_streams(program: Any, ranks: int = 3, timeout: float = 60.0) -> tuple[list[Any], list[BaseException | None]]:

@@ -20,6 +20,14 @@ CLEAN = {
 }
 
 
+class Wrong(SpecBackend):
+    """A backend that is wrong where there is one slot."""
+
+    def select(self, *arguments: Any) -> Any:
+        ids = super().select(*arguments)
+        return ids - 1 if ids.shape[1] == 1 else ids
+
+
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path, output: str, status: int = 0) -> None:
     """Put a compute-sanitizer on the PATH that prints ``output``."""
     tool = folder / "compute-sanitizer"
@@ -52,6 +60,23 @@ def test_any_report_fails(
     assert f"under: {tool}" in capsys.readouterr().out
 
 
+def test_tools_run_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    install(monkeypatch, tmp_path, "$0 $@ " + CLEAN["memcheck"])
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(tool.read_text().replace("'", '"'))
+    assert sanitize.main(["memcheck", "--implementation", "triton"]) == 0
+    command = capsys.readouterr().out
+    assert "--tool memcheck --error-exitcode 1" in command
+    assert "-m tiebreak.backends.sanitize --implementation triton" in command
+
+
+def test_the_program_alone_says_whether_a_result_was_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitize, "COUNTS", (0, 9))
+    for backend, status in ((SpecBackend(), 0), (Wrong(), 1)):
+        monkeypatch.setattr(sanitize, "_open_device", lambda backend=backend: backend)
+        assert sanitize.main([]) == status
+
+
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingBackendError, match="not on the PATH"):
@@ -68,14 +93,6 @@ def test_the_program_reaches_every_contract_arrangement_and_preset() -> None:
     for name, count in (("contract", 2), ("arrangement", 3), ("preset", 4), ("kind", 5), ("k", 4)):
         assert len({getattr(selection, name) for selection in planned}) == count
     assert {merge.discipline for merge in sanitize.plan_merges(["triton"])} == {"alternating", "acknowledged"}
-
-
-class Wrong(SpecBackend):
-    """A backend that is wrong where there is one slot."""
-
-    def select(self, *arguments: Any) -> Any:
-        ids = super().select(*arguments)
-        return ids - 1 if ids.shape[1] == 1 else ids
 
 
 def test_wrong_results_are_counted(capsys: Any) -> None:

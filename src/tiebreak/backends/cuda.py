@@ -3,7 +3,7 @@
 ``processes`` is one process per GPU, with torch symmetric memory and NCCL;
 ``streams`` is one process in which every rank is a stream of one device.
 Without either in its name a backend takes processes where there are enough
-GPUs, and streams elsewhere.
+GPUs, and streams elsewhere and for one rank.
 
 The calling process needs neither a GPU context nor compiled kernels, so
 simulated and real ranks can be judged side by side.
@@ -46,6 +46,9 @@ _STREAMS_ENVIRONMENT = {**_ENVIRONMENT, "CUDA_MODULE_LOADING": "EAGER", "CUDA_DE
 
 _POOLS: dict[tuple[str, int], WorkerPool] = {}
 """Pools by placement and number of processes."""
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+"""Where the processes of each group find one another, until this process ends."""
 
 
 class CudaBackend:
@@ -122,7 +125,7 @@ class CudaBackend:
             raise MissingBackendError(
                 f"{ranks} GPUs", limit=f"torch sees {count}", remedy="take fewer ranks, or the backend cuda:streams"
             )
-        return self._placement or ("processes" if ranks <= count else "streams")
+        return self._placement or ("processes" if 1 < ranks <= count else "streams")
 
 
 def _without_fallback(scenario: Scenario) -> Scenario:
@@ -179,8 +182,9 @@ def _start_pool(placement: str, size: int) -> WorkerPool:
     module = "tiebreak.backends.worker"
     if placement == "streams":
         return WorkerPool(module, size, ["streams"], _STREAMS_ENVIRONMENT)
-    store = os.path.join(tempfile.mkdtemp(prefix="tiebreak-"), "store")
-    return WorkerPool(module, size, ["processes", str(size), store], _ENVIRONMENT)
+    folder = tempfile.TemporaryDirectory(prefix="tiebreak-")
+    _FOLDERS.append(folder)
+    return WorkerPool(module, size, ["processes", str(size), os.path.join(folder.name, "store")], _ENVIRONMENT)
 
 
 @atexit.register

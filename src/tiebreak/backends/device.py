@@ -11,9 +11,15 @@ import torch
 from tiebreak.errors import WorkspaceError
 from tiebreak.impl.kernels_state import ERROR_KIND, INDEX_RANGE, NO_ERROR
 from tiebreak.impl.torch_fabric import TorchFabric, TorchSymmetricBuffer
+from tiebreak.verify.scenario import Scenario
+
+from .host import TOLERANT_FAULTS
 
 MAX_POLLS = 2_000_000
-"""Bound of a wait: far beyond any skew between ranks of a test, a few seconds for a dead one."""
+"""Bound of a wait: some seconds, far beyond any skew between ranks of a test."""
+
+FAULTY_MAX_POLLS = 300_000
+"""Bound where a rank dies on purpose and somebody does wait that long."""
 
 CYCLES_PER_MICROSECOND = 2000
 """Of a device that runs at 2 GHz; a delay need not be exact."""
@@ -75,7 +81,7 @@ class DeviceRank:
         raise NotImplementedError
 
     def launch_alone(self) -> contextlib.AbstractContextManager[Any]:
-        """Keep other ranks of this process from launching."""
+        """Launch without waiting for the other ranks."""
         return contextlib.nullcontext()
 
     def upload(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -115,13 +121,12 @@ class DeviceRank:
     def capture(self) -> Iterator[Recording]:
         """Record launches on the current stream instead of running them."""
         self.recording = Recording()
-        with self.launch_alone():
-            self.recording.begin()
-            try:
-                yield self.recording
-            finally:
-                self.recording.end()
-                self.recording = None
+        self.recording.begin()
+        try:
+            yield self.recording
+        finally:
+            self.recording.end()
+            self.recording = None
 
     def replay(self, graph: Recording) -> None:
         """Launch a recording."""
@@ -150,6 +155,11 @@ class DeviceFabric(DeviceRank, TorchFabric):
         self.synchronize()
         fail_on_request(self)
         return buffer
+
+
+def choose_max_polls(scenario: Scenario) -> int:
+    """Return the bound of the waits of a scenario."""
+    return FAULTY_MAX_POLLS if scenario.fault in TOLERANT_FAULTS else MAX_POLLS
 
 
 def fail_on_request(rank: DeviceRank) -> None:

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
+from tiebreak.errors import InputError
 from tiebreak.verify.case import draw_cases
 from tiebreak.verify.scenario import Scenario
 
 from . import Ids, Outcome, Packed, collect_results
-from .device import MAX_POLLS, DeviceRank
+from .device import DeviceRank, choose_max_polls
 from .host import HostProgram, Implementation, launch_localisation, launch_selection
 from .pool import portable_error
-from .streams import StreamFabric, StreamWorld
+from .streams import LARGEST_WORLD, StreamFabric, StreamWorld
 
 new_stream: Callable[[], torch.cuda.Stream] = torch.cuda.Stream
 """Makes a stream of the current device; never the default one, which cannot be captured."""
 
 
 class StreamBackend:
-    """Runs the implementation on the current device, with compiled kernels, in this process."""
+    """Runs the implementation on one device, in this process.
+
+    Args:
+        device: The device; the current GPU if absent.
+        make_stream: Makes a stream of that device.
+    """
 
     name = "cuda:streams"
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None, make_stream: Callable[[], Any] = new_stream) -> None:
         self._implementation = Implementation()
-        self._device = torch.device("cuda", torch.cuda.current_device())
-        self._streams: list[torch.cuda.Stream] = []
+        self._device = torch.device("cuda", torch.cuda.current_device()) if device is None else device
+        self._make_stream = make_stream
+        self._streams: list[Any] = []
 
     def select(
         self,
@@ -68,7 +76,9 @@ class StreamBackend:
         cases = draw_cases(scenario)
         outputs: list[list[Ids]] = [[] for _ in range(scenario.ranks)]
         programs = [
-            bind_program(HostProgram(self._implementation, scenario, cases, outputs[rank], MAX_POLLS), scenario)
+            bind_program(
+                HostProgram(self._implementation, scenario, cases, outputs[rank], choose_max_polls(scenario)), scenario
+            )
             for rank in range(scenario.ranks)
         ]
         errors = self._world(scenario.ranks).run(programs)
@@ -76,9 +86,20 @@ class StreamBackend:
         return collect_results(list(zip(outputs, ended, strict=True)))
 
     def _world(self, ranks: int) -> StreamWorld:
-        """Return a world of ranks; streams are kept, so that no later one shares a queue with them."""
+        """Return a world of ranks; streams are kept, so that no later one shares a queue with them.
+
+        Raises:
+            InputError: More ranks than one device can run side by side.
+        """
+        if ranks > LARGEST_WORLD:
+            raise InputError(
+                "ranks",
+                value=ranks,
+                limit=f"at most {LARGEST_WORLD} on one device",
+                remedy="use processes on more GPUs",
+            )
         while len(self._streams) < ranks:
-            self._streams.append(new_stream())
+            self._streams.append(self._make_stream())
         return StreamWorld(self._device, self._streams[:ranks])
 
     def _run_alone(self, launch: Callable[[StreamFabric], list[torch.Tensor]]) -> list[Ids]:

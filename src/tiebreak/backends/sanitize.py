@@ -20,6 +20,7 @@ merges of a rank with itself, all held against the spec.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.metadata
 import importlib.util
@@ -54,12 +55,13 @@ PRESETS = ("ieee", "torch", "vllm-cutedsl", "vllm-triton")
 def plan_selections(implementations: Sequence[str]) -> Iterator[Selection]:
     """Yield selections of every size, contract and arrangement, with presets, kinds and parities in turn."""
     presets, kinds = itertools.cycle(PRESETS), itertools.cycle(("random", "equal", "ties", "special", "digits"))
+    rows = itertools.cycle((2, 1, 150, 3))
     for implementation, count, k in itertools.product(implementations, COUNTS, SLOTS):
         for contract, arrangement in itertools.product(CONTRACTS, ARRANGEMENTS):
             ranks = 1 if arrangement == "row-major" else 3
             yield Selection(
                 ranks=ranks,
-                rows=2,
+                rows=next(rows) if count <= 4096 else 2,
                 local=count // ranks,
                 k=k,
                 preset=next(presets),
@@ -93,8 +95,10 @@ def run_program(backend: Backend, implementations: Sequence[str]) -> int:
     return len(wrong)
 
 
-def run_tool(tool: str) -> int:
+def run_tool(tool: str, implementations: Sequence[str]) -> int:
     """Run the program under a tool; return 0 if there was no report and every result was right.
+
+    GSan instruments Triton kernels only, whatever the implementations.
 
     Raises:
         InputError: The tool is unknown.
@@ -102,7 +106,7 @@ def run_tool(tool: str) -> int:
     """
     if tool == GSAN:
         require_gsan()
-        return subprocess.run(_program("--gsan"), check=False).returncode
+        return subprocess.run(_program(["triton"], "--instrument"), check=False).returncode
     if tool not in SUMMARIES:
         raise InputError("tool", value=tool, limit=f"one of {', '.join((*SUMMARIES, GSAN))}", remedy="name one")
     sanitizer = shutil.which("compute-sanitizer")
@@ -110,22 +114,28 @@ def run_tool(tool: str) -> int:
         raise MissingBackendError(
             "compute-sanitizer", limit="not on the PATH", remedy="add the bin folder of a CUDA toolkit"
         )
-    command = [sanitizer, "--tool", tool, "--error-exitcode", "1", *_program()]
+    command = [sanitizer, "--tool", tool, "--error-exitcode", "1", *_program(implementations)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print(done.stdout, flush=True)
     return int(done.returncode != 0 or re.search(SUMMARIES[tool], done.stdout) is None)
 
 
+def _compile_kernels() -> None:
+    """Have kernels compiled in this process; called before triton is imported."""
+    os.environ["TRITON_INTERPRET"] = "0"
+
+
 def _open_device() -> Backend:
     """Return this process's GPU as a backend, with compiled kernels."""
-    os.environ["TRITON_INTERPRET"] = "0"  # Before triton is imported.
+    _compile_kernels()
     from .local import StreamBackend
 
     return StreamBackend()
 
 
-def _program(*options: str) -> list[str]:
-    return [sys.executable, "-m", "tiebreak.backends.sanitize", *options]
+def _program(implementations: Sequence[str], *options: str) -> list[str]:
+    chosen = [word for name in implementations for word in ("--implementation", name)]
+    return [sys.executable, "-m", "tiebreak.backends.sanitize", *chosen, *options]
 
 
 def require_gsan() -> None:
@@ -143,6 +153,7 @@ def require_gsan() -> None:
 def instrument() -> Iterator[None]:
     """Compile Triton kernels with GSan, and allocate memory that it watches."""
     require_gsan()
+    _compile_kernels()
     import torch
     import triton
     from triton.experimental.gsan import create_mem_pool
@@ -154,12 +165,16 @@ def instrument() -> Iterator[None]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run tools one after the other, or the program itself; return the exit status."""
-    if not arguments:
-        return int(run_program(_open_device(), ("cutedsl", "triton")) > 0)
-    if list(arguments) == ["--gsan"]:
-        with instrument():
-            return int(run_program(_open_device(), ("triton",)) > 0)
-    failed = [tool for tool in arguments if run_tool(tool) != 0]
+    parser = argparse.ArgumentParser(prog="python -m tiebreak.backends.sanitize", description=__doc__.split("\n")[0])
+    parser.add_argument("tools", nargs="*", help=f"{', '.join(SUMMARIES)} or {GSAN}; none runs the program alone")
+    parser.add_argument("--implementation", action="append", help="cutedsl or triton; repeatable, default both")
+    parser.add_argument("--instrument", action="store_true", help="instrument the program with GSan")
+    given = parser.parse_args(arguments)
+    implementations = given.implementation or ["cutedsl", "triton"]
+    if not given.tools:
+        with instrument() if given.instrument else contextlib.nullcontext():
+            return int(run_program(_open_device(), implementations) > 0)
+    failed = [tool for tool in given.tools if run_tool(tool, implementations) != 0]
     print(f"reports or wrong results under: {', '.join(failed) or 'none'}", flush=True)
     return int(bool(failed))
 

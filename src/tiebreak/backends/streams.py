@@ -16,11 +16,13 @@ wait for one another on one device asks for some care:
   serves the rest from what the warm-up left.
 * Synchronisation.  A rank waits for its own stream only.  To wait for the
   device would be to wait for peers that need this thread's next launch.
-* Capture.  Ranks capture one at a time, in the mode ``thread_local``.
+* Turns.  One rank's host runs at a time, and the turn passes where it gathers or
+  synchronises, so compilation, capture and allocation never overlap.  What a
+  rank launches must fit the queue of its stream, 1,024 launches, since a full one
+  would block the turn.
 * Multiprocessors.  All CTAs that wait must be resident together with one CTA of
   whoever they wait for.  Kernels that wait with a CTA per row therefore need a
   device with room for the rows of all ranks: scenarios for streams are small.
-* Interpreter lock.  torch and Triton give it up where they block.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class StreamWorld:
 
     Args:
         device: The device.
-        streams: One stream per rank.
+        streams: One stream per rank, none of them the default one, which cannot be captured.
         timeout: Seconds that a gather waits for a rank.
     """
 
@@ -70,7 +72,7 @@ class StreamWorld:
         self.device = device
         self.streams = list(streams)
         self.timeout = timeout
-        self.lock = threading.Lock()
+        self.turn = threading.Lock()
         self.barrier = threading.Barrier(len(self.streams))
         self.values: list[Any] = [None] * len(self.streams)
         self.buffers: list[StreamBuffer] = []
@@ -101,7 +103,7 @@ class StreamWorld:
         stream = self.streams[rank]
         context = torch.cuda.stream(stream) if self.device.type == "cuda" else contextlib.nullcontext()
         try:
-            with context:
+            with self.turn, context:
                 program(StreamFabric(self, rank))
         except Exception as error:  # Whatever it is, the judge must hear of it.
             errors[rank] = error
@@ -132,9 +134,19 @@ class StreamFabric(DeviceRank):
         self._meet()
         return values
 
+    @contextlib.contextmanager
+    def _pass_turn(self) -> Iterator[None]:
+        """Let the hosts of other ranks run."""
+        self._world.turn.release()
+        try:
+            yield
+        finally:
+            self._world.turn.acquire()
+
     def _meet(self) -> None:
         try:
-            self._world.barrier.wait(self._world.timeout)
+            with self._pass_turn():
+                self._world.barrier.wait(self._world.timeout)
         except threading.BrokenBarrierError as error:
             raise WorkspaceError(
                 f"gather of rank {self.rank}",
@@ -153,17 +165,14 @@ class StreamFabric(DeviceRank):
         addresses = self.gather_objects(local.data_ptr())
         fail_on_request(self)
         buffer = StreamBuffer(local, torch.tensor(addresses, dtype=torch.int64, device=self.device))
-        with self._world.lock:
-            self._world.buffers.append(buffer)
+        self._world.buffers.append(buffer)
         return buffer
 
     def all_gather(self, output: torch.Tensor, contribution: torch.Tensor) -> None:
         """Gather by copies in stream order, between two captured graphs where this is captured."""
-        if self._alone and self.recording is None:
-            return
         if self.recording is not None:
             self.recording.interrupt(lambda: self._copy_contributions(output, contribution))
-        else:
+        elif not self._alone:
             self._copy_contributions(output, contribution)
 
     def _copy_contributions(self, output: torch.Tensor, contribution: torch.Tensor) -> None:
@@ -177,7 +186,8 @@ class StreamFabric(DeviceRank):
 
     def synchronize(self) -> None:
         """Wait for this rank's stream."""
-        self._stream.synchronize()
+        with self._pass_turn():
+            self._stream.synchronize()
 
     def free(self, buffer: StreamBuffer) -> None:
         """Give a buffer back.
@@ -187,18 +197,16 @@ class StreamFabric(DeviceRank):
         """
         self.synchronize()
         self.gather_objects(None)
-        with self._world.lock:
-            kept = [other for other in self._world.buffers if other is not buffer]
-            if len(kept) == len(self._world.buffers):
-                raise WorkspaceError("buffer", limit="must come from this fabric's rendezvous and be freed once")
-            self._world.buffers = kept
+        kept = [other for other in self._world.buffers if other is not buffer]
+        if len(kept) == len(self._world.buffers):
+            raise WorkspaceError("buffer", limit="must come from this fabric's rendezvous and be freed once")
+        self._world.buffers = kept
 
     @contextlib.contextmanager
     def launch_alone(self) -> Iterator[None]:
-        """Keep other ranks from launching; an all-gather launched meanwhile gathers nothing."""
-        with self._world.lock:
-            self._alone = True
-            try:
-                yield
-            finally:
-                self._alone = False
+        """Let an all-gather that is launched meanwhile gather nothing."""
+        self._alone = True
+        try:
+            yield
+        finally:
+            self._alone = False

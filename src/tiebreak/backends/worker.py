@@ -17,7 +17,7 @@ from tiebreak.verify.case import draw_cases
 from tiebreak.verify.scenario import Scenario
 
 from . import Ids
-from .device import MAX_POLLS, DeviceFabric
+from .device import DeviceFabric, choose_max_polls
 from .host import HostProgram, Implementation
 from .local import StreamBackend, bind_program, new_stream
 from .pool import portable_error, serve
@@ -60,7 +60,7 @@ def open_fabric(device_index: int, init_method: str, rank: int = -1, world_size:
 def run_rank(scenario: Scenario, fabric: DeviceFabric) -> Result:
     """Run a scenario on the rank of a process."""
     outputs: list[Ids] = []
-    program = HostProgram(Implementation(), scenario, draw_cases(scenario), outputs, MAX_POLLS)
+    program = HostProgram(Implementation(), scenario, draw_cases(scenario), outputs, choose_max_polls(scenario))
     try:
         bind_program(program, scenario)(fabric)
     except Exception as error:  # Whatever it is, the judge must hear of it.
