@@ -236,15 +236,17 @@ def test_selections_run_on_a_stream() -> None:
         backend.run(Scenario(ranks=17), "-")
 
 
-def run_streams(program: Any, ranks: int = 3, timeout: float = 60.0) -> tuple[list[Any], list[BaseException | None]]:
+def run_streams(program: Any, ranks: int = 3) -> tuple[list[Any], list[BaseException | None]]:
     """Run a program on every rank of the CPU; return what it returned and raised."""
-    world = StreamWorld(torch.device("cpu"), [HostStream() for _ in range(ranks)], timeout)
+    world = StreamWorld(torch.device("cpu"), [HostStream() for _ in range(ranks)])
     results: list[Any] = [None] * ranks
 
     def keep(fabric: StreamFabric) -> None:
         results[fabric.rank] = program(fabric)
 
-    return results, world.run([keep] * ranks)
+    errors = world.run([keep] * ranks)
+    assert world.buffers == []
+    return results, errors
 
 
 def test_ranks_of_one_device_gather() -> None:
@@ -290,8 +292,9 @@ def test_a_rank_that_stays_away_is_an_error_of_the_others() -> None:
             raise InputError("k")
         fabric.gather_objects(None)
 
-    _, errors = run_streams(program, timeout=0.2)
+    _, errors = run_streams(program)
     assert [type(error) for error in errors] == [WorkspaceError, InputError, WorkspaceError]
+    assert all("ranks [1] ended before it" in str(errors[rank]) for rank in (0, 2))
 
 
 def test_a_rendezvous_can_fail_on_one_rank() -> None:

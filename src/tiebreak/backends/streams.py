@@ -30,7 +30,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -41,9 +41,6 @@ from .device import DeviceRank, fail_on_request
 
 LARGEST_WORLD = 16
 """Ranks of one device; half of the largest number of hardware queues."""
-
-GATHER_TIMEOUT = 60.0
-"""Seconds after which a rank that does not come to a gather counts as gone."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +56,34 @@ class StreamBuffer:
     peer_addresses: torch.Tensor
 
 
+@dataclass
+class _Round:
+    """One gather: what each rank contributed so far, and how many have read it."""
+
+    values: dict[int, Any] = field(default_factory=dict)
+    readers: int = 0
+
+
 class StreamWorld:
     """State that the ranks of one device share.
 
     Args:
         device: The device.
         streams: One stream per rank, none of them the default one, which cannot be captured.
-        timeout: Seconds that a gather waits for a rank.
+
+    Attributes:
+        turn: Held by the rank whose host runs; notified when a rank came to a gather or ended.
+        rounds: Gathers that some rank has still to read, by number.
+        ended: Ranks whose program ended.
+        buffers: Memory that was not given back.
     """
 
-    def __init__(self, device: torch.device, streams: Sequence[Any], timeout: float = GATHER_TIMEOUT) -> None:
+    def __init__(self, device: torch.device, streams: Sequence[Any]) -> None:
         self.device = device
         self.streams = list(streams)
-        self.timeout = timeout
-        self.turn = threading.Lock()
-        self.barrier = threading.Barrier(len(self.streams))
-        self.values: list[Any] = [None] * len(self.streams)
+        self.turn = threading.Condition()
+        self.rounds: dict[int, _Round] = {}
+        self.ended: set[int] = set()
         self.buffers: list[StreamBuffer] = []
 
     def run(self, programs: Sequence[Callable[[StreamFabric], None]]) -> list[BaseException | None]:
@@ -102,11 +111,13 @@ class StreamWorld:
         """Run one rank's program on its stream."""
         stream = self.streams[rank]
         context = torch.cuda.stream(stream) if self.device.type == "cuda" else contextlib.nullcontext()
-        try:
-            with self.turn, context:
+        with self.turn, context:
+            try:
                 program(StreamFabric(self, rank))
-        except Exception as error:  # Whatever it is, the judge must hear of it.
-            errors[rank] = error
+            except Exception as error:  # Whatever it is, the judge must hear of it.
+                errors[rank] = error
+            self.ended.add(rank)
+            self.turn.notify_all()
 
 
 class StreamFabric(DeviceRank):
@@ -115,6 +126,7 @@ class StreamFabric(DeviceRank):
     def __init__(self, world: StreamWorld, rank: int) -> None:
         self._world = world
         self._alone = False
+        self._round = 0
         self._stream = world.streams[rank]
         self.rank = rank
         self.world_size = len(world.streams)
@@ -124,15 +136,24 @@ class StreamFabric(DeviceRank):
         """Return every rank's value, in rank order.
 
         Raises:
-            WorkspaceError: A rank did not come in time.
+            WorkspaceError: A rank ended without coming.
         """
-        world = self._world
-        world.values[self.rank] = value
-        self._meet()
-        values = list(world.values)
-        # Nobody may leave a value of the next round here before all have read this one's.
-        self._meet()
-        return values
+        world, number = self._world, self._round
+        self._round += 1
+        this = world.rounds.setdefault(number, _Round())
+        this.values[self.rank] = value
+        world.turn.notify_all()
+        world.turn.wait_for(lambda: len(this.values) == self.world_size or world.ended - this.values.keys())
+        if len(this.values) < self.world_size:
+            raise WorkspaceError(
+                f"gather {number} of rank {self.rank}",
+                limit=f"ranks {sorted(world.ended - this.values.keys())} ended before it",
+                remedy="see their errors",
+            )
+        this.readers += 1
+        if this.readers == self.world_size:
+            del world.rounds[number]
+        return [this.values[rank] for rank in range(self.world_size)]
 
     @contextlib.contextmanager
     def _pass_turn(self) -> Iterator[None]:
@@ -143,22 +164,11 @@ class StreamFabric(DeviceRank):
         finally:
             self._world.turn.acquire()
 
-    def _meet(self) -> None:
-        try:
-            with self._pass_turn():
-                self._world.barrier.wait(self._world.timeout)
-        except threading.BrokenBarrierError as error:
-            raise WorkspaceError(
-                f"gather of rank {self.rank}",
-                limit=f"every rank must come within {self._world.timeout:g} s",
-                remedy="see the other ranks' errors",
-            ) from error
-
     def rendezvous(self, byte_count: int) -> StreamBuffer:
         """Allocate memory with unspecified content and exchange addresses.
 
         Raises:
-            WorkspaceError: A rank did not come in time, or this one was told to fail.
+            WorkspaceError: A rank ended without coming, or this one was told to fail.
         """
         local = torch.full((byte_count,), 0xA5, dtype=torch.uint8, device=self.device)
         self.synchronize()
