@@ -65,10 +65,12 @@ def test_a_sequence_of_merges_with_and_without_owners_gives_the_same_ids(world_s
     assert sharded == direct
 
 
+@pytest.mark.parametrize("contract", ["order", "set"])
 @pytest.mark.parametrize(("world_size", "rows"), [(4, 1), (4, 2), (4, 5), (3, 4), (2, 3)])
-def test_rows_need_not_divide_among_the_ranks(world_size, rows):
-    sharded = run_ranks(lambda fabric: merge_all(fabric, [rows, rows], owner_rows=1), world_size, "random:5")
-    direct = run_ranks(lambda fabric: merge_all(fabric, [rows, rows], owner_rows=0), world_size)
+def test_rows_need_not_divide_among_the_ranks(world_size, rows, contract):
+    fields = {"contract": contract, "max_rows": rows}
+    sharded = run_ranks(lambda fabric: merge_all(fabric, [rows] * 2, owner_rows=1, **fields), world_size, "random:5")
+    direct = run_ranks(lambda fabric: merge_all(fabric, [rows] * 2, owner_rows=0, **fields), world_size)
     assert sharded == direct
 
 
