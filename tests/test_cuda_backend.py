@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -170,6 +171,43 @@ def test_a_machine_without_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch, nam
     monkeypatch.setattr(cuda, "count_devices", lambda: 0)
     with pytest.raises(MissingBackendError, match="torch sees none"):
         expand_names([name])
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        (["--backend", "spec", "--backend", "sim"], {"passed": 7, "deselected": 2}),
+        (["--backend", "spec"], {"passed": 2, "deselected": 3}),
+        (["--backend", "sim:all-gather", "-m", "backend"], {"passed": 1, "deselected": 4}),
+    ],
+)
+def test_marks_keep_tests_to_the_backends_they_are_about(
+    tmp_path: Path, options: list[str], counts: dict[str, int]
+) -> None:
+    (tmp_path / "test_marks.py").write_text(
+        textwrap.dedent("""
+            import pytest
+
+            def test_any(backend): pass
+
+            def test_none(): pass
+
+            @pytest.mark.transports("alternating", "acknowledged")
+            def test_flags(backend): assert backend.name in ("sim:alternating", "sim:acknowledged")
+
+            @pytest.mark.gpu
+            def test_device(backend): raise AssertionError
+
+            @pytest.mark.gpu
+            @pytest.mark.transports("all-gather")
+            def test_device_fallback(backend): raise AssertionError
+        """)
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu\n")
+    command = [sys.executable, "-m", "pytest", "--strict-markers", *options, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    summary = {word: int(count) for count, word in re.findall(r"(\d+) (\w+)", done.stdout.splitlines()[-1])}
+    assert {name: summary.get(name, 0) for name in counts} == counts, done.stdout
 
 
 def test_a_cuda_run_needs_no_simulator() -> None:
