@@ -32,7 +32,7 @@ def test_merges_of_public_sizes_and_many_epochs(backend: Backend, world_size: in
     require_clean(backend, base_scenario(backend.name, ranks=world_size, **fields), "default")
 
 
-@pytest.mark.parametrize("epoch", [0, 2**31 - 5000, 2**63 - 5000])
+@pytest.mark.parametrize("epoch", [0, 2**63 - 5000])
 def test_ten_thousand_replays_with_fresh_data(backend: Backend, epoch: int) -> None:
     scenario = base_scenario(backend.name, mode="graph", epochs=10_000, rows=2, row_counts=2, epoch=epoch)
     require_clean(backend, scenario, "default")

@@ -30,7 +30,7 @@ PLACEMENTS = ("processes", "streams")
 TIMEOUT = 240.0
 """Seconds for one request: far beyond any kernel, but the first ones compile."""
 
-EPOCH_TIMEOUT = 0.1
+EPOCH_TIMEOUT = 0.02
 """Further seconds per merge of a scenario."""
 
 _ENVIRONMENT = {

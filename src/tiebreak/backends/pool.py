@@ -102,12 +102,13 @@ class WorkerPool:
 
     def _give_up(self, reason: str) -> WorkerError:
         """Kill the pool and return the error to raise."""
-        states = [process.poll() for process in self._processes]
+        processes = self._processes
         self.close()
+        codes = [process.returncode for process in processes]
         return WorkerError(
             f"worker pool of {self._module}",
             limit=reason,
-            remedy=f"see the workers' output above; exit codes so far {states}; all workers were killed",
+            remedy=f"see the workers' output above; their exit codes are {codes}, where -9 was killed for it",
         )
 
     def close(self) -> None:
