@@ -17,7 +17,7 @@ PROTOCOL_VERSION = 2
 """Version of the buffer layout and the flag protocol; ranks of different versions cannot exchange."""
 
 LARGEST_TILE = 8192
-"""Largest tile of the selection kernel in keys; 8 bytes each, so that it fits the shared memory of every target."""
+"""Most candidates that a selection kernel sorts; 8 bytes each, so that they fit the shared memory of every target."""
 
 Discipline = Literal["alternating", "acknowledged"]
 Transport = Literal["auto", "symmetric", "all-gather"]

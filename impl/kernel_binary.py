@@ -35,6 +35,9 @@ COMPILER_REMEDY = (
 RESERVED_SHARED_BYTES = 1024
 """Shared memory that CUDA keeps per CTA; from sm_90 on cuobjdump counts it once a kernel uses any."""
 
+SHARED_LIMIT = 101_376
+"""Shared memory of a CTA on GB10, 99 KiB: the least among the targets."""
+
 _ENTRY = re.compile(r"^\.visible \.entry (\w+)\(([^)]*)\)", re.MULTILINE)
 _PARAMETER = re.compile(r"\.param \.([a-z]\d+)(?: \.ptr[ .\w]*)? \w+")
 _FORMATS = {"8": "B", "16": "h", "32": "i", "64": "q"}

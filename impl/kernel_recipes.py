@@ -1,10 +1,79 @@
-"""The CuTeDSL kernels that are built ahead of time."""
+"""The CuTeDSL kernels that are built ahead of time.
+
+The number of kernels is a product of what a selector is specialised for, most
+of which nobody calls.  These are built:
+
+* for the shapes of the tables that hold 2048 candidates or more, and for
+  streamed rows, with the default preset, from one buffer, read in pairs: every
+  output;
+* for the shapes of 4096 candidates or more, with one of these instead: an
+  exchange's inbox, or sources of an all-gather, with and without an exchange,
+  or of peers: by position, and the 2048 best in order;
+* for the same shapes, with another preset, or without pairs: the 2048 best in
+  order.
+
+What else a call needs is compiled at its first use.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 from .kernel_binary import KernelRecipe
+from .policy import POLICIES
+from .selector import selector_recipe
+from .selector_choice import FEW_ROWS, MANY_ROWS, STREAMED
+from .specialization import SelectorSpecialization
+
+SMALLEST_CAPACITY, SMALLEST_VARIED_CAPACITY = 2048, 4096
+SLOTS = (512, 1024, 2048, 4096)
+BY_POSITION: dict[str, Any] = {"contract": "set", "slots": 0}
+BEST_2048: dict[str, Any] = {"contract": "order", "slots": 2048}
+SOURCES: tuple[dict[str, Any], ...] = (
+    {"stateful": True},
+    {"sources": "strided"},
+    {"sources": "strided", "stateful": True},
+    {"sources": "peers"},
+)
 
 
 def list_recipes(architecture: str) -> list[KernelRecipe]:
     """Return how every kernel is made for one architecture, such as ``sm_90a``."""
-    return []
+    return [selector_recipe(specialization, architecture) for specialization in standard_specializations()]
+
+
+def list_representatives(architecture: str) -> list[KernelRecipe]:
+    """Return how one kernel of every larger shape is made: the 2048 best in order, or by position if streamed."""
+    chosen = [replace(shape, **BEST_2048) for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY)]
+    return [selector_recipe(each, architecture) for each in (*chosen, replace(STREAMED, **BY_POSITION))]
+
+
+def list_standard_shapes(capacity: int) -> list[SelectorSpecialization]:
+    """Return the shapes of the tables that hold at least ``capacity`` candidates."""
+    return list(dict.fromkeys(shape for shape in (*FEW_ROWS, *MANY_ROWS) if shape.capacity >= capacity))
+
+
+def standard_specializations() -> list[SelectorSpecialization]:
+    """Return every selector that is built ahead of time."""
+    return list(dict.fromkeys((*_list_outputs(), *_list_variations())))
+
+
+def _list_outputs() -> Iterator[SelectorSpecialization]:
+    """Yield every output of every shape, but for more slots than candidates."""
+    for shape in (*list_standard_shapes(SMALLEST_CAPACITY), STREAMED):
+        yield replace(shape, **BY_POSITION)
+        for slots in SLOTS:
+            if shape.streamed or slots <= shape.capacity:
+                yield replace(shape, contract="order", slots=slots)
+
+
+def _list_variations() -> Iterator[SelectorSpecialization]:
+    """Yield the other sources, presets and alignments."""
+    others = list(dict.fromkeys(POLICIES.values()))[1:]
+    presets: list[dict[str, Any]] = [{"nan": policy.nan, "zero": policy.zero} for policy in others]
+    for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY):
+        for sources in SOURCES:
+            yield from (replace(shape, **sources, **output) for output in (BY_POSITION, BEST_2048))
+        yield from (replace(shape, **other, **BEST_2048) for other in (*presets, {"paired": False}))

@@ -196,7 +196,8 @@ def _fake_selection(
     """Check a selection of gathered candidates, and return its output."""
     sources, rows, local_candidates = select.check_candidates(candidates, cast(CandidateLayout, layout))
     out = select.prepare_output(out, rows, k, candidates.device)
-    select.check_selection(k, sources * local_candidates, cast(SelectionContract, contract), "auto")
+    order = cast(SelectionContract, contract)
+    select.check_selection(k, sources * local_candidates, order, "auto", candidates.device)
     resolve_policy(preset)
     return out
 
@@ -213,7 +214,8 @@ def _fake_peer_selection(
     """Check a selection from the sources' buffers, and return its output."""
     select.check_addresses(addresses, rows, local_candidates)
     out = select.prepare_output(out, rows, k, addresses.device)
-    select.check_selection(k, addresses.shape[0] * local_candidates, cast(SelectionContract, contract), "auto")
+    order = cast(SelectionContract, contract)
+    select.check_selection(k, addresses.shape[0] * local_candidates, order, "auto", addresses.device)
     resolve_policy(preset)
     return out
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from tiebreak.errors import InputError
+from tiebreak.errors import InputError, MissingBackendError
 
 from .geometry import (
     CONTRACTS,
@@ -21,6 +21,9 @@ from .kernels_select import select
 from .kernels_state import LARGEST_ID
 from .launch import device_guard
 from .policy import Policy, resolve_policy
+from .selector import select_rows
+from .selector_choice import LARGEST_ROW
+from .source import locate_source
 
 CandidateLayout = Literal["row-major", "rank-major"]
 
@@ -48,14 +51,18 @@ def select_candidates(
         preset: Name of the total order, see ``policy.POLICIES``.
         layout: Which of the two shapes ``candidates`` has.
         contract: Best first (``order``), or by candidate position (``set``).
-        implementation: Kernel: ``cutedsl``, ``triton``, or ``auto``.
+        implementation: Kernel: ``cutedsl``, ``triton``, or ``auto``: cutedsl for
+            tensors on a GPU, triton for others.
         out: int32 ``[rows, k]`` to write to, rows any distance apart.
 
     Returns:
         int32 ``[rows, k]``.
 
     Raises:
-        InputError: Wrong shape, dtype, stride, device, k, preset or layout.
+        InputError: Wrong shape, dtype, stride, device, k, preset or layout, or
+            more than 8192 of the candidates would be selected; that limit does not
+            hold for contract ``set`` and cutedsl.
+        MissingBackendError: The implementation cannot run here; another one is never taken instead.
 
     Source:
         https://github.com/vllm-project/vllm/pull/46076 for the task;
@@ -86,6 +93,7 @@ def select_peer_candidates(
     *,
     contract: SelectionContract = "order",
     implementation: Implementation = "auto",
+    aligned: bool = False,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """As ``select_candidates``, from one buffer ``[rows, L, 2]`` per source, given by address.
@@ -100,13 +108,16 @@ def select_peer_candidates(
         preset: Name of the total order.
         contract: As for ``select_candidates``.
         implementation: As for ``select_candidates``.
+        aligned: Whether every address is a multiple of 16, which the host cannot
+            see; candidates are then read two at a time if L is even.
         out: int32 ``[rows, k]`` to write to.
 
     Returns:
         int32 ``[rows, k]``.
 
     Raises:
-        InputError: Wrong shape, dtype, stride, device, k or preset.
+        InputError: As for ``select_candidates``.
+        MissingBackendError: As for ``select_candidates``.
 
     Source:
         https://github.com/vllm-project/vllm/pull/50366 (owner-local buffers).
@@ -124,6 +135,7 @@ def select_peer_candidates(
         contract=contract,
         implementation=implementation,
         from_peers=True,
+        aligned=aligned,
     )
     return out
 
@@ -140,21 +152,54 @@ def launch_select(
     contract: SelectionContract,
     implementation: Implementation,
     from_peers: bool = False,
+    aligned: bool = False,
     state: torch.Tensor | None = None,
     slots: int = 1,
     slot_words: int = 0,
 ) -> None:
-    """Launch the selection kernel for every row of ``out``; see ``kernels_select.select``.
+    """Launch a selection kernel for every row of ``out``; see ``kernels_select.select``.
+
+    Args:
+        candidates: int32 candidates, or int64 ``[W]`` addresses of them.
+        out: int32 ``[rows, k]``.
+        count: Candidates of a row.
+        source_candidates: Candidates of a row from one source.
+        source_words: Words from one source to the next; not used with addresses.
+        row_words: Words from one row of a source to the next.
+        policy: Total order.
+        contract: Order of the output.
+        implementation: Kernel.
+        from_peers: Whether ``candidates`` holds addresses.
+        aligned: Whether the addresses are multiples of 16.
+        state: State of the exchange that brought the candidates.
+        slots: Inbox slots.
+        slot_words: Words from one inbox slot to the next.
 
     Raises:
-        InputError: More candidates than int32 counts, or a tile beyond ``LARGEST_TILE``.
+        InputError: As for ``select_candidates``.
+        MissingBackendError: As for ``select_candidates``.
     """
     rows, k = out.shape
-    check_selection(k, count, contract, implementation)
+    kernel = check_selection(k, count, contract, implementation, out.device)
     stages = max(min(k, count) - 1, 15).bit_length()
     if rows == 0:
         return
     with device_guard(out.device):
+        if kernel == "cutedsl":
+            source = locate_source(
+                candidates,
+                count=count,
+                source_candidates=source_candidates,
+                source_words=source_words,
+                row_words=row_words,
+                from_peers=from_peers,
+                aligned=aligned,
+                state=state,
+                slots=slots,
+                slot_words=slot_words,
+            )
+            select_rows(source, out, count, contract, policy)
+            return
         select[(rows,)](
             candidates,
             out,
@@ -184,6 +229,7 @@ def check_candidates(candidates: torch.Tensor, layout: CandidateLayout) -> tuple
     check_tensor("candidates", candidates, torch.int32, (None,) * leading + (2,))
     if not candidates.is_contiguous():
         raise InputError("candidates", value=candidates.stride(), limit="must be contiguous")
+    check_integer("rows", candidates.shape[-3], 0, LARGEST_ID.value)
     sources = 1 if layout == "row-major" else candidates.shape[0]
     return sources, candidates.shape[-3], candidates.shape[-2]
 
@@ -195,12 +241,40 @@ def check_addresses(addresses: torch.Tensor, rows: int, local_candidates: int) -
     check_integer("local_candidates", local_candidates, 0, LARGEST_ID.value)
 
 
-def check_selection(k: int, count: int, contract: SelectionContract, implementation: Implementation) -> None:
-    """Check what is asked of a selection of k from ``count`` candidates per row."""
+def check_selection(
+    k: int, count: int, contract: SelectionContract, implementation: Implementation, device: torch.device
+) -> Implementation:
+    """Check what is asked of a selection of k from ``count`` candidates per row; return the kernel for it."""
     check_name("contract", contract, CONTRACTS)
     check_name("implementation", implementation, IMPLEMENTATIONS)
-    check_integer("candidates per row", count, 0, LARGEST_ID.value)
-    check_integer("min(k, candidates)", min(k, count), 0, LARGEST_TILE)
+    check_integer("candidates per row", count, 0, LARGEST_ROW)
+    kernel = resolve_implementation(implementation, device)
+    if (contract == "order" or kernel == "triton") and min(k, count) > LARGEST_TILE:
+        raise InputError(
+            "min(k, candidates)",
+            value=min(k, count),
+            limit=f"at most {LARGEST_TILE} are sorted",
+            remedy="lower k, or use contract 'set' and implementation 'cutedsl'",
+        )
+    return kernel
+
+
+def resolve_implementation(implementation: Implementation, device: torch.device) -> Implementation:
+    """Return the kernel for tensors of a device, which ``auto`` leaves to it.
+
+    Raises:
+        MissingBackendError: The kernel cannot run there.
+    """
+    on_gpu = device.type == "cuda"
+    if implementation == "cutedsl" and not on_gpu:
+        raise MissingBackendError(
+            f"a GPU for tensors on {device}",
+            limit="CuTeDSL kernels need CUDA tensors",
+            remedy="pass CUDA tensors, or implementation='triton'",
+        )
+    if implementation == "auto":
+        return "cutedsl" if on_gpu else "triton"
+    return implementation
 
 
 def prepare_output(out: torch.Tensor | None, rows: int, k: int, device: torch.device) -> torch.Tensor:

@@ -127,7 +127,7 @@ def test_help_names_the_command():
 def test_codegen_prints_the_other_kernels_and_names_those_left_out(monkeypatch, capsys):
     triton = make_binary(KernelRecipe("pack", "sm_90", (), refuse))
     monkeypatch.setattr(codegen, "compile_triton", lambda architectures: iter([triton]))
-    monkeypatch.setattr(codegen, "list_recipes", make_recipes(0, 512))
+    monkeypatch.setattr(codegen, "list_representatives", make_recipes(0, 512))
     monkeypatch.setattr(codegen, "find_compiler", lambda: None)
     assert codegen.main(["--architectures", "90"]) == 2
     printed = capsys.readouterr()
@@ -137,7 +137,7 @@ def test_codegen_prints_the_other_kernels_and_names_those_left_out(monkeypatch, 
 
 def test_codegen_compiles_for_the_targets_with_all_instructions(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(codegen, "compile_triton", lambda architectures: iter([]))
-    monkeypatch.setattr(codegen, "list_recipes", make_recipes(512))
+    monkeypatch.setattr(codegen, "list_representatives", make_recipes(512))
     monkeypatch.setattr(codegen, "find_compiler", lambda: "4.8.1")
     monkeypatch.setattr(codegen, "compile_kernel", make_binary)
     assert codegen.main(["--architectures", "90,121", "--ptx", str(tmp_path)]) == 0
@@ -146,7 +146,7 @@ def test_codegen_compiles_for_the_targets_with_all_instructions(monkeypatch, tmp
 
 
 def test_codegen_stops_when_the_compiler_cannot_be_imported(monkeypatch):
-    monkeypatch.setattr(codegen, "list_recipes", make_recipes(0))
+    monkeypatch.setattr(codegen, "list_representatives", make_recipes(0))
     monkeypatch.setattr(codegen, "find_compiler", lambda: "4.8.1")
     with pytest.raises(MissingBackendError, match="fill-0 for sm_90a"):
         list(codegen.compile_cutedsl([90]))

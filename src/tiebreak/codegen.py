@@ -24,7 +24,7 @@ from triton.runtime.jit import JITFunction
 from .errors import InputError, MissingBackendError, TiebreakError
 from .impl import kernels_exchange, kernels_localise, kernels_owner, kernels_select, kernels_state
 from .impl.kernel_binary import KernelBinary, compile_kernel, describe_kernel
-from .impl.kernel_recipes import list_recipes
+from .impl.kernel_recipes import list_representatives
 from .impl.kernel_store import find_compiler
 from .resources import tabulate_kernels
 
@@ -137,12 +137,12 @@ def compile_triton(architectures: Sequence[int]) -> Iterator[KernelBinary]:
 
 
 def compile_cutedsl(architectures: Sequence[int]) -> Iterator[KernelBinary]:
-    """Compile every CuTeDSL kernel for every compute capability, with its own instructions.
+    """Compile a CuTeDSL kernel of every shape for every compute capability, with its own instructions.
 
     Raises:
         MissingBackendError: CuTeDSL is not there; names the kernels.
     """
-    recipes = [recipe for architecture in architectures for recipe in list_recipes(f"sm_{architecture}a")]
+    recipes = [recipe for architecture in architectures for recipe in list_representatives(f"sm_{architecture}a")]
     if recipes and find_compiler() is None:
         names = ", ".join(dict.fromkeys(recipe.name for recipe in recipes))
         raise MissingBackendError(

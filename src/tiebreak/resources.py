@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.table import Column, Table
 
-from .impl.kernel_binary import KernelBinary
-
-SHARED_LIMIT = 101_376
-"""Shared memory of a CTA on GB10, 99 KiB: the least among the targets."""
+from .impl.kernel_binary import SHARED_LIMIT, KernelBinary
 
 
 def tabulate_kernels(binaries: Iterable[KernelBinary]) -> Table:
