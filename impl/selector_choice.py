@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from .geometry import SelectionContract
 from .kernel_binary import SHARED_LIMIT
 from .policy import Policy
 from .specialization import CANDIDATES_PER_VECTOR, SelectorSpecialization
-from .specialization import SelectorSpecialization as Shape
+
+Shape = SelectorSpecialization
+"""A selector as far as its size goes; the call says the rest."""
 
 FEW_ROWS = (
     Shape(threads=128, vectors=1),
@@ -85,7 +88,7 @@ def choose_specialization(
         paired: Whether candidates can be read two at a time.
         stateful: Whether an exchange's epoch chooses the inbox slot.
     """
-    served = {
+    served: dict[str, Any] = {
         "contract": contract,
         "slots": count_slots(min(k, count)) if contract == "order" else 0,
         "nan": policy.nan,
