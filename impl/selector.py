@@ -77,8 +77,15 @@ def launch_selector(kernel: LoadedKernel, threads: int, source: Source, out: tor
         find_reciprocal(source.candidates),
         source.slots,
         k,
+        count_resident_rows(kernel, threads, out.get_device()) if source.kind == "one" and source.paired else 0,
     )
     kernel.launch((rows, 1, 1), threads, arguments, stream=torch.cuda.current_stream(out.device).cuda_stream)
+
+
+@cache
+def count_resident_rows(kernel: LoadedKernel, threads: int, index: int) -> int:
+    """Return how many rows a device selects from at once; each CTA prefetches for the one that follows it."""
+    return kernel.count_ctas(threads) * count_multiprocessors(index)
 
 
 def find_reciprocal(divisor: int) -> int:

@@ -30,7 +30,6 @@ class SelectorSpecialization:
         streamed: Whether rows may exceed ``capacity``.
         minimum_ctas: CTAs that must fit one multiprocessor; bounds the registers.
         shared_identities: Whether ids are held in shared memory instead of registers.
-        keeps_bins: Whether registers hold the first-pass bins instead of working them out again.
         contract: Order of the output.
         slots: Slots of the sorted output, a power of two; 0 for contract ``set``.
         nan: Where NaN goes.
@@ -47,7 +46,6 @@ class SelectorSpecialization:
     streamed: bool = False
     minimum_ctas: int = 1
     shared_identities: bool = False
-    keeps_bins: bool = False
     contract: SelectionContract = "set"
     slots: int = 0
     nan: NanPolicy = NanPolicy.LAST
@@ -125,24 +123,14 @@ class SharedLayout:
         return self.control + 16
 
     @property
-    def ranges(self) -> int:
-        """Lowest word at the cut, complement of the highest, and the same of the ids."""
+    def bounds(self) -> int:
+        """Four words of every warp: bounds of scores, words and ids."""
         return self.cut + 16
-
-    @property
-    def scores(self) -> int:
-        """Distances of the best and the worst finite score from the bounds of fp32."""
-        return self.ranges + 16
-
-    @property
-    def plain_scores(self) -> int:
-        """Word of the best score, and complement of that of the worst, in plain rows."""
-        return self.scores + 8
 
     @property
     def list_length(self) -> int:
         """Candidates in the list."""
-        return self.plain_scores + 8
+        return self.bounds + 4 * 4 * 32
 
     @property
     def sorted_length(self) -> int:

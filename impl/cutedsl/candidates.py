@@ -1,0 +1,221 @@
+"""The candidates of one row, as the threads of a CTA hold them.
+
+Each warp owns consecutive candidates, so that "earlier position" means lower
+warp, then lower vector, then lower lane.  A vector is a pair of neighbouring
+candidates; the vectors of a warp's lanes lie next to each other, which makes
+the loads of a warp one run of memory.
+
+A candidate is a score word and an id.  The word orders scores: smaller, as an
+unsigned number, is better.  Padding has the worst word and id -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Float32, Int32, Int64, Uint32, const_expr, range_constexpr, select_
+
+from ..policy import NanPolicy, ZeroPolicy
+from ..specialization import SelectorSpecialization, SharedLayout
+from .instructions import (
+    bits_float,
+    hidden,
+    high_product,
+    load_candidate,
+    load_long,
+    load_pairs,
+    load_shared,
+    reverse_order,
+    store_shared_words,
+)
+
+WORST_WORD = -1
+NEGATIVE_ZERO = -(2**31)
+INFINITY = 0x7F800000
+MAGNITUDE = 0x7FFFFFFF
+VECTOR_BYTES = 16
+CANDIDATE_BYTES = 8
+STREAMED_VECTORS = 2
+"""Vectors of a tile where the row is read again in every pass."""
+
+WARP_CANDIDATES = 64
+"""Candidates that one vector of every lane of a warp holds."""
+
+
+class ScoreRange:
+    """A range of scores that bins divide evenly.
+
+    Attributes:
+        words: Best and worst word, and whether bins divide the range; registers.
+        scores: Best and worst score, and bins per unit of score; registers.
+    """
+
+    def __init__(self) -> None:
+        self.words, self.scores = cute.make_rmem_tensor(3, Int32), cute.make_rmem_tensor(3, Float32)
+
+
+class Row:
+    """What the threads of a CTA know of their row.
+
+    Attributes:
+        specialization: What is fixed at compile time.
+        layout: Shared memory of the CTA.
+        thread, lane, warp: Where this thread stands.
+        shared: Address of the shared memory.
+        base: Address of the row's first candidate; with ``peers`` the offset in each source.
+        table: Address of the sources' addresses.
+        source_bytes, source_candidates, source_magic: Distance and size of a source, and its reciprocal.
+        count: Candidates of the row.
+        warp_vectors: Vectors per lane of each warp's share.
+        tiles: Tiles of the share, where the row is read again in every pass.
+        range: What first-pass bins divide evenly, see ``ScoreRange``.
+    """
+
+    def __init__(self, specialization: SelectorSpecialization, thread: Int32, shared: Int32) -> None:
+        self.specialization = specialization
+        self.layout = SharedLayout(specialization)
+        self.thread, self.lane, self.warp = thread, thread & 31, thread >> 5
+        self.shared = shared
+        self.range = ScoreRange()
+
+
+class Tile:
+    """Candidates that one thread holds in registers.
+
+    Attributes:
+        position: Position of its first candidate in the row.
+        bits: fp32 bits of the scores, a register array.
+        identities: Ids, unless they are in shared memory.
+        signs: Negative if any id is.
+        pairs: The vectors as they were read, until ``settle_tile``.
+        vectors: Vectors of the tile.
+        resident: Whether the tile is the whole share of the warp, and stays.
+    """
+
+    position: Int32
+    bits: Any
+    identities: list[Int32]
+    signs: Int32
+    pairs: list[list[Int32]]
+    vectors: int
+    resident: bool
+
+
+@cute.jit
+def read_tile(row: Any, first_vector: Int32, resident: bool) -> Any:
+    """Issue the loads of one tile."""
+    tile = Tile()
+    tile.resident = resident
+    tile.vectors = row.specialization.vectors if resident else STREAMED_VECTORS
+    tile.position = ((row.warp * row.warp_vectors + first_vector) * 32 + row.lane) * 2
+    tile.pairs = [read_pair(row, tile.position, first_vector, vector) for vector in range(tile.vectors)]
+    return tile
+
+
+@cute.jit
+def settle_tile(row: Any, tile: Any) -> None:
+    """Distribute what was read.  Waits for the loads."""
+    tile.bits, tile.identities = cute.make_rmem_tensor(2 * tile.vectors, Int32), []
+    tile.signs = Int32(0)
+    for vector in range_constexpr(tile.vectors):
+        words = tile.pairs[vector]
+        tile.bits[2 * vector] = words[0]
+        tile.bits[2 * vector + 1] = words[2]
+        tile.signs = tile.signs | words[1] | words[3]
+        if const_expr(tile.resident and row.specialization.shared_identities):
+            store_shared_words(identity_address(row, vector), [words[1], words[3]])
+        else:
+            tile.identities += [words[1], words[3]]
+
+
+@cute.jit
+def read_pair(row: Any, first_position: Int32, first_vector: Int32, vector: int) -> Any:
+    """Bits and id of two neighbouring candidates; id -1 beyond the warp's share or the row."""
+    specialization = row.specialization
+    position = hidden(first_position) + WARP_CANDIDATES * vector
+    limit = select_(first_vector + vector < row.warp_vectors, row.count, Int32(0))
+    if const_expr(specialization.sources == "one"):
+        start = row.base + Int64(hidden(first_position)) * CANDIDATE_BYTES
+        offset = WARP_CANDIDATES * CANDIDATE_BYTES * vector
+        if const_expr(specialization.paired):
+            return load_pairs(start, offset, position < limit)
+        first = load_candidate(start, offset, position < limit)
+        return first + load_candidate(start, offset + CANDIDATE_BYTES, position + 1 < limit)
+    inside = [position + element < limit for element in range(2)]
+    places = [select_(inside[element], position + element, Int32(0)) for element in range(2)]
+    if const_expr(specialization.paired):
+        return load_pairs(source_address(row, places[0]), 0, inside[0])
+    first = load_candidate(source_address(row, places[0]), 0, inside[0])
+    return first + load_candidate(source_address(row, places[1]), 0, inside[1])
+
+
+@cute.jit
+def source_address(row: Any, position: Int32) -> Int64:
+    """Address of a candidate among several sources."""
+    if const_expr(row.specialization.streamed):
+        # The reciprocal is exact for as many candidates as registers hold.
+        source = Int32(Uint32(position) // Uint32(row.source_candidates))
+    else:
+        source = high_product(position, row.source_magic)
+    within = Int64(position - source * row.source_candidates) * CANDIDATE_BYTES
+    if const_expr(row.specialization.sources == "peers"):
+        return load_long(row.table + Int64(source) * 8) + row.base + within
+    return row.base + Int64(source) * row.source_bytes + within
+
+
+@cute.jit
+def score_word(specialization: SelectorSpecialization, bits: Int32, identity: Int32) -> Int32:
+    """Word of a score under the preset, or the worst one for padding."""
+    if const_expr(specialization.zero == ZeroPolicy.EQUAL):
+        bits = select_(bits == NEGATIVE_ZERO, Int32(0), bits)
+    word = reverse_order(bits)
+    if const_expr(specialization.nan != NanPolicy.BITS):
+        is_nan = (bits & MAGNITUDE) > INFINITY
+        word = select_(is_nan, Int32(WORST_WORD if specialization.nan == NanPolicy.LAST else 0), word)
+    return select_(identity < 0, Int32(WORST_WORD), word)
+
+
+@cute.jit
+def each_tile(row: Any, body: cutlass.Constexpr[Callable[..., None]], *arguments: Any) -> None:
+    """Read the row tile by tile and call ``body(row, tile, *arguments)`` for each."""
+    for index in cutlass.range(row.tiles, unroll=1):
+        tile = read_tile(row, index * STREAMED_VECTORS, False)
+        settle_tile(row, tile)
+        body(row, tile, *arguments)
+
+
+def element_position(tile: Any, element: int) -> Int32:
+    """Position of a tile's candidate in the row."""
+    return hidden(tile.position) + (WARP_CANDIDATES * (element // 2) + element % 2)
+
+
+def identity_address(row: Any, vector: int) -> Int32:
+    """Address of the two ids of a vector in shared memory."""
+    first = row.warp * (32 * row.specialization.vectors) + row.lane
+    return row.shared + row.layout.identities + first * 8 + 256 * vector
+
+
+def element_identity(row: Any, tile: Any, element: int) -> Int32:
+    """Id of a tile's candidate."""
+    if tile.resident and row.specialization.shared_identities:
+        return load_shared(identity_address(row, element // 2) + 4 * (element % 2))
+    return hidden(tile.identities[element])
+
+
+@cute.jit
+def element_word(row: Any, tile: Any, element: int) -> Int32:
+    """Score word of a tile's candidate."""
+    return score_word(row.specialization, hidden(tile.bits[element]), element_identity(row, tile, element))
+
+
+def is_valid(row: Any, tile: Any, element: int) -> Boolean:
+    """Whether a tile's candidate is no padding."""
+    return element_identity(row, tile, element) >= 0
+
+
+def word_score(word: Int32) -> Any:
+    """Score of a word, fp32."""
+    return bits_float(reverse_order(word))

@@ -1,0 +1,325 @@
+"""PTX instructions that the CuTeDSL kernels are made of, one function each.
+
+Shared memory is addressed by 32-bit addresses of the window ``.shared::cta``,
+global memory by 64-bit addresses.  ``when`` predicates an instruction: where it
+is false, nothing happens.  Section numbers are those of the PTX ISA, chapter
+"Instruction Set".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cutlass import Boolean, Float32, Int32, Int64, Uint32
+from cutlass.cute.arch import inline_ptx
+
+WORD = 4
+"""Bytes of a 32-bit word."""
+
+
+def load_pairs(address: Int64, offset: int, inside: Boolean) -> list[Int32]:
+    """Load two candidates, aligned to 16 bytes; both ids are -1 where ``inside`` is false (Data Movement: ld)."""
+    return list(
+        inline_ptx(
+            "{ .reg .pred inside; setp.ne.s32 inside, {$r1}, 0; "
+            f"@inside ld.global.v4.b32 {{{{$w0}},{{$w1}},{{$w2}},{{$w3}}}}, [{{$r0}}+{offset}]; "
+            "@!inside mov.b32 {$w1}, -1; @!inside mov.b32 {$w3}, -1; }",
+            write_only_types=[Int32] * 4,
+            read_only_args=[address, Int32(inside)],
+        )
+    )
+
+
+def load_candidate(address: Int64, offset: int, inside: Boolean) -> list[Int32]:
+    """Load one candidate, aligned to 8 bytes; its id is -1 where ``inside`` is false (Data Movement: ld)."""
+    return list(
+        inline_ptx(
+            "{ .reg .pred inside; setp.ne.s32 inside, {$r1}, 0; "
+            f"@inside ld.global.v2.b32 {{{{$w0}},{{$w1}}}}, [{{$r0}}+{offset}]; "
+            "@!inside mov.b32 {$w1}, -1; }",
+            write_only_types=[Int32] * 2,
+            read_only_args=[address, Int32(inside)],
+        )
+    )
+
+
+def load_long(address: Int64) -> Int64:
+    """Load an int64 (Data Movement: ld)."""
+    return inline_ptx("ld.global.b64 {$w0}, [{$r0}];", write_only_types=[Int64], read_only_args=[address])
+
+
+def store_word(address: Int64, word: Int32, when: Boolean | None = None) -> None:
+    """Store a word (Data Movement: st)."""
+    inline_ptx("st.global.b32 [{$r0}], {$r1};", read_only_args=[address, word], predicate=when)
+
+
+def load_shared(address: Int32) -> Int32:
+    """Load a word of shared memory (Data Movement: ld)."""
+    return inline_ptx("ld.shared.b32 {$w0}, [{$r0}];", write_only_types=[Int32], read_only_args=[address])
+
+
+def load_shared_words(address: Int32, count: int) -> list[Int32]:
+    """Load 2 or 4 words of shared memory (Data Movement: ld)."""
+    registers = ",".join(f"{{$w{word}}}" for word in range(count))
+    return list(
+        inline_ptx(
+            f"ld.shared.v{count}.b32 {{{registers}}}, [{{$r0}}];",
+            write_only_types=[Int32] * count,
+            read_only_args=[address],
+        )
+    )
+
+
+def store_shared(address: Int32, word: Int32, when: Boolean | None = None) -> None:
+    """Store a word to shared memory (Data Movement: st)."""
+    inline_ptx("st.shared.b32 [{$r0}], {$r1};", read_only_args=[address, word], predicate=when)
+
+
+def store_shared_words(address: Int32, words: list[Int32], when: Boolean | None = None) -> None:
+    """Store 2 or 4 words to shared memory (Data Movement: st)."""
+    registers = ",".join(f"{{$r{word + 1}}}" for word in range(len(words)))
+    inline_ptx(
+        f"st.shared.v{len(words)}.b32 [{{$r0}}], {{{registers}}};", read_only_args=[address, *words], predicate=when
+    )
+
+
+def count_shared(address: Int32) -> None:
+    """Add one to a counter in shared memory (Parallel Synchronization: red)."""
+    inline_ptx("red.shared.add.u32 [{$r0}], 1;", read_only_args=[address])
+
+
+def take_slot(address: Int32, when: Boolean) -> Int32:
+    """Add one to a counter in shared memory and return its old value (Parallel Synchronization: atom).
+
+    Where ``when`` is false the result is unspecified.
+    """
+    # Not add: the compiler would aggregate that over the warp, at several times the instructions.
+    return inline_ptx(
+        "atom.shared.inc.u32 {$w0}, [{$r0}], 0x7FFFFFFF;",
+        write_only_types=[Int32],
+        read_only_args=[address],
+        predicate=when,
+    )
+
+
+def float_bits(value: Float32) -> Int32:
+    """Bits of an fp32 value (Data Movement: mov)."""
+    return inline_ptx("mov.b32 {$w0}, {$r0};", write_only_types=[Int32], read_only_args=[value])
+
+
+def bits_float(bits: Int32) -> Float32:
+    """Value of fp32 bits (Data Movement: mov)."""
+    return inline_ptx("mov.b32 {$w0}, {$r0};", write_only_types=[Float32], read_only_args=[bits])
+
+
+def least_unsigned(first: Int32, second: Int32) -> Int32:
+    """Smaller of two words as unsigned numbers (Integer Arithmetic: min)."""
+    return inline_ptx("min.u32 {$w0}, {$r0}, {$r1};", write_only_types=[Int32], read_only_args=[first, second])
+
+
+def largest_unsigned(first: Int32, second: Int32) -> Int32:
+    """Larger of two words as unsigned numbers (Integer Arithmetic: max)."""
+    return inline_ptx("max.u32 {$w0}, {$r0}, {$r1};", write_only_types=[Int32], read_only_args=[first, second])
+
+
+def warp_least_unsigned(word: Int32) -> Int32:
+    """Smallest word of the warp's lanes, unsigned (Parallel Synchronization: redux.sync)."""
+    return inline_ptx("redux.sync.min.u32 {$w0}, {$r0}, -1;", write_only_types=[Int32], read_only_args=[word])
+
+
+def warp_largest_unsigned(word: Int32) -> Int32:
+    """Largest word of the warp's lanes, unsigned (Parallel Synchronization: redux.sync)."""
+    return inline_ptx("redux.sync.max.u32 {$w0}, {$r0}, -1;", write_only_types=[Int32], read_only_args=[word])
+
+
+def warp_sum(word: Int32) -> Int32:
+    """Sum over the warp's lanes (Parallel Synchronization: redux.sync)."""
+    return inline_ptx("redux.sync.add.u32 {$w0}, {$r0}, -1;", write_only_types=[Int32], read_only_args=[word])
+
+
+def sum_bytes(word: Int32, total: Int32) -> Int32:
+    """``total`` plus the four unsigned bytes of a word (Integer Arithmetic: dp4a)."""
+    return inline_ptx(
+        "dp4a.u32.u32 {$w0}, {$r0}, 0x01010101, {$r1};", write_only_types=[Int32], read_only_args=[word, total]
+    )
+
+
+def high_product(first: Int32, second: Int32) -> Int32:
+    """High word of an unsigned product (Integer Arithmetic: mul.hi)."""
+    return inline_ptx("mul.hi.u32 {$w0}, {$r0}, {$r1};", write_only_types=[Int32], read_only_args=[first, second])
+
+
+def leading_zeros(word: Int32) -> Int32:
+    """Number of leading zero bits (Integer Arithmetic: clz)."""
+    return inline_ptx("clz.b32 {$w0}, {$r0};", write_only_types=[Int32], read_only_args=[word])
+
+
+def shift_right(word: Int32, places: Int32) -> Int32:
+    """Word shifted right, zeros coming in; 32 places and more give 0 (Logic and Shift: shr)."""
+    return inline_ptx("shr.u32 {$w0}, {$r0}, {$r1};", write_only_types=[Int32], read_only_args=[word, places])
+
+
+def unsigned(word: Int32) -> Uint32:
+    """The same word, compared as an unsigned number."""
+    return Uint32(word)
+
+
+def fused_product(first: Float32, second: Float32, third: Float32) -> Float32:
+    """``first * second + third`` with one rounding (Floating Point: fma)."""
+    return inline_ptx(
+        "fma.rn.f32 {$w0}, {$r0}, {$r1}, {$r2};", write_only_types=[Float32], read_only_args=[first, second, third]
+    )
+
+
+def add_lower_lane(word: Int32, distance: int) -> Int32:
+    """Word plus that of the lane ``distance`` below, if there is one (Data Movement: shfl.sync)."""
+    return inline_ptx(
+        "{ .reg .pred inside; .reg .b32 other; "
+        f"shfl.sync.up.b32 other|inside, {{$r0}}, {distance}, 0, -1; "
+        "selp.b32 other, other, 0, inside; add.u32 {$w0}, {$r0}, other; }",
+        write_only_types=[Int32],
+        read_only_args=[word],
+    )
+
+
+def last_lane(word: Int32) -> Int32:
+    """Word of lane 31 (Data Movement: shfl.sync)."""
+    return inline_ptx("shfl.sync.idx.b32 {$w0}, {$r0}, 31, 31, -1;", write_only_types=[Int32], read_only_args=[word])
+
+
+def reverse_order(bits: Int32) -> Int32:
+    """Word of fp32 bits that is smaller, as an unsigned number, for a larger value; its own inverse."""
+    return bits ^ (~(bits >> 31) & 0x7FFFFFFF)
+
+
+def scaled_distance(word: Int32, best_word: Int32, worst_word: Int32, best_score: Float32, scale: Float32) -> Int32:
+    """Distance of a score from the best one, times ``scale``, as an integer (Floating Point: fma).
+
+    Words beyond either bound count as the bound.  2^23 is added so that the
+    rounding of the sum leaves the integer in the low bits.  One block of
+    assembly: the compiler would otherwise keep what two uses have in common,
+    for every candidate of a thread.
+    """
+    return inline_ptx(
+        "{ .reg .b32 bits, sign; .reg .f32 score; "
+        "max.u32 bits, {$r0}, {$r1}; min.u32 bits, bits, {$r2}; "
+        "shr.s32 sign, bits, 31; not.b32 sign, sign; and.b32 sign, sign, 0x7FFFFFFF; xor.b32 bits, bits, sign; "
+        "mov.b32 score, bits; sub.rn.f32 score, {$r3}, score; fma.rn.f32 score, score, {$r4}, 0f4B000000; "
+        "mov.b32 bits, score; sub.s32 {$w0}, bits, 0x4B000000; }",
+        write_only_types=[Int32],
+        read_only_args=[word, best_word, worst_word, best_score, scale],
+    )
+
+
+def hidden(word: Int32) -> Int32:
+    """The same word, of which the compiler knows nothing: what follows from it is computed anew at every use."""
+    return inline_ptx("mov.b32 {$w0}, {$r0};", write_only_types=[Int32], read_only_args=[word])
+
+
+def add_shared(address: Int32, term: Int32, when: Boolean) -> None:
+    """Add to a counter in shared memory (Parallel Synchronization: red)."""
+    inline_ptx("red.shared.add.u32 [{$r0}], {$r1};", read_only_args=[address, term], predicate=when)
+
+
+def any_thread(vote: Boolean) -> Boolean:
+    """Barrier of the CTA that tells whether any thread votes yes (Parallel Synchronization: barrier.red)."""
+    result = inline_ptx(
+        "{ .reg .pred vote, any; setp.ne.s32 vote, {$r0}, 0; "
+        "barrier.cta.red.or.pred any, 0, vote; selp.b32 {$w0}, 1, 0, any; }",
+        write_only_types=[Int32],
+        read_only_args=[Int32(vote)],
+    )
+    return result != 0
+
+
+def largest_float(first: Float32, second: Float32) -> Float32:
+    """Larger of two numbers; a NaN counts for nothing (Floating Point: max)."""
+    return inline_ptx("max.f32 {$w0}, {$r0}, {$r1};", write_only_types=[Float32], read_only_args=[first, second])
+
+
+def least_float(first: Float32, second: Float32) -> Float32:
+    """Smaller of two numbers; a NaN counts for nothing (Floating Point: min)."""
+    return inline_ptx("min.f32 {$w0}, {$r0}, {$r1};", write_only_types=[Float32], read_only_args=[first, second])
+
+
+def magnified_distance(bits: Int32, best_score: Float32, scale: Float32) -> Int32:
+    """Bits of 2^23 plus a score's distance from the best one times ``scale`` (Floating Point: sub, fma).
+
+    One block of assembly, as in ``scaled_distance``, with the same result.
+    """
+    return inline_ptx(
+        "{ .reg .f32 score; mov.b32 score, {$r0}; sub.rn.f32 score, {$r1}, score; "
+        "fma.rn.f32 score, score, {$r2}, 0f4B000000; mov.b32 {$w0}, score; }",
+        write_only_types=[Int32],
+        read_only_args=[bits, best_score, scale],
+    )
+
+
+def widen_members(bounds: list[Any], key: Int32, wanted: Int32, bits: Int32, identity: Int32) -> list[Any]:
+    """Widen (lowest score, highest score, lowest id, highest id) where ``key`` is ``wanted``.
+
+    Predicated minima and maxima, which the compiler does not form by itself.
+    """
+    return list(
+        inline_ptx(
+            "{ .reg .pred member; .reg .f32 score, low, high; .reg .b32 first, last; "
+            "setp.eq.s32 member, {$r4}, {$r5}; mov.b32 score, {$r6}; "
+            "mov.f32 low, {$r0}; mov.f32 high, {$r1}; mov.b32 first, {$r2}; mov.b32 last, {$r3}; "
+            "@member min.f32 low, low, score; @member max.f32 high, high, score; "
+            "@member min.u32 first, first, {$r7}; @member max.u32 last, last, {$r7}; "
+            "mov.f32 {$w0}, low; mov.f32 {$w1}, high; mov.b32 {$w2}, first; mov.b32 {$w3}, last; }",
+            write_only_types=[Float32, Float32, Int32, Int32],
+            read_only_args=[*bounds, key, wanted, bits, identity],
+        )
+    )
+
+
+def add_above(word: Int32, term: int, bits: Int32, threshold: Float32) -> Int32:
+    """``word`` plus ``term`` if a score exceeds the threshold (Comparison and Selection: setp)."""
+    return inline_ptx(
+        "{ .reg .pred above; .reg .b32 sum; setp.gt.f32 above, {$r1}, {$r2}; mov.b32 sum, {$r0}; "
+        f"@above add.u32 sum, sum, {term}; mov.b32 {{$w0}}, sum; }}",
+        write_only_types=[Int32],
+        read_only_args=[word, bits, threshold],
+    )
+
+
+def raise_tie(bits: Int32, threshold: Float32, identity: Int32, last: Int32) -> Int32:
+    """Score bits, or infinity if the score equals the threshold and the id is at most ``last``."""
+    return inline_ptx(
+        "{ .reg .pred kept; .reg .b32 score; setp.eq.f32 kept, {$r0}, {$r1}; "
+        "setp.le.u32.and kept, {$r2}, {$r3}, kept; mov.b32 score, {$r0}; "
+        "@kept mov.b32 score, 0x7F800000; mov.b32 {$w0}, score; }",
+        write_only_types=[Int32],
+        read_only_args=[bits, threshold, identity, last],
+    )
+
+
+def store_above(address: Int64, slot: Int32, threshold: Float32, bits: list[Int32], words: list[Int32]) -> None:
+    """Store those of two words whose scores exceed the threshold, from ``slot`` on (Data Movement: st)."""
+    inline_ptx(
+        "{ .reg .pred first, second; .reg .b32 slot; .reg .b64 place; "
+        "setp.gt.f32 first, {$r2}, {$r4}; setp.gt.f32 second, {$r3}, {$r4}; "
+        "mov.b32 slot, {$r1}; mad.wide.u32 place, slot, 4, {$r0}; @first st.global.b32 [place], {$r5}; "
+        "@first add.u32 slot, slot, 1; mad.wide.u32 place, slot, 4, {$r0}; @second st.global.b32 [place], {$r6}; }",
+        read_only_args=[address, slot, *bits, threshold, *words],
+    )
+
+
+def select_byte(word: Int32, place: int) -> Int32:
+    """One byte of a word (Data Movement: prmt)."""
+    return inline_ptx(
+        f"prmt.b32 {{$w0}}, {{$r0}}, 0, {0x4440 + place};", write_only_types=[Int32], read_only_args=[word]
+    )
+
+
+def hidden_address(address: Int64) -> Int64:
+    """The same address, as ``hidden`` returns a word."""
+    return inline_ptx("mov.b64 {$w0}, {$r0};", write_only_types=[Int64], read_only_args=[address])
+
+
+def prefetch_row(address: Int64, byte_count: Int32, when: Boolean) -> None:
+    """Bring memory into the L2 cache; both multiples of 16 (Data Movement: cp.async.bulk.prefetch)."""
+    inline_ptx(
+        "cp.async.bulk.prefetch.L2.global [{$r0}], {$r1};", read_only_args=[address, byte_count], predicate=when
+    )
