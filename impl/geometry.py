@@ -13,7 +13,7 @@ from .fabric import Fabric
 from .kernels_state import LARGEST_ID
 from .policy import resolve_policy
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Version of the buffer layout and the flag protocol; ranks of different versions cannot exchange."""
 
 LARGEST_TILE = 8192
@@ -23,11 +23,13 @@ Discipline = Literal["alternating", "acknowledged"]
 Transport = Literal["auto", "symmetric", "all-gather"]
 SelectionContract = Literal["order", "set"]
 Implementation = Literal["auto", "cutedsl", "triton"]
+Launches = Literal["auto", "fused", "separate"]
 
 DISCIPLINES = ("alternating", "acknowledged")
 TRANSPORTS = ("auto", "symmetric", "all-gather")
 CONTRACTS = ("order", "set")
 IMPLEMENTATIONS = ("auto", "cutedsl", "triton")
+LAUNCHES = ("auto", "fused", "separate")
 DTYPES = ("float32",)
 
 
@@ -50,9 +52,13 @@ class Geometry:
         transport: ``symmetric`` memory, ``all-gather``, or ``auto``: symmetric
             memory if every rank gets it.
         contract: Order of the ids: best first (``order``), or the order of
-            candidate position (``set``), which is faster.
+            candidate position, rank by rank (``set``), which is faster with cutedsl.
         implementation: Selection kernel: ``cutedsl``, ``triton``, or ``auto``:
             cutedsl on a GPU, triton under its interpreter.
+        launches: Whether a merge is one kernel (``fused``) or one kernel per
+            step (``separate``); ``auto`` fuses where that is possible: with
+            cutedsl, two slots in turn, and no more rows than every rank's
+            device holds at once.
         owner_rows: Rows from which a merge through symmetric memory is
             owner-sharded: each rank merges its share of the rows and returns
             their ids; 0 for never.  Results are the same.  The default is an
@@ -74,6 +80,7 @@ class Geometry:
     transport: Transport = "auto"
     contract: SelectionContract = "order"
     implementation: Implementation = "auto"
+    launches: Launches = "auto"
     owner_rows: int = 512
     dtype: str = "float32"
     first_epoch: int = 0
@@ -105,6 +112,7 @@ class Geometry:
         check_name("transport", self.transport, TRANSPORTS)
         check_name("contract", self.contract, CONTRACTS)
         check_name("implementation", self.implementation, IMPLEMENTATIONS)
+        check_name("launches", self.launches, LAUNCHES)
         check_name("dtype", self.dtype, DTYPES)
         resolve_policy(self.preset)
         check_integer("min(k, candidates)", min(self.k, self.local_candidates * world_size), 1, LARGEST_TILE)

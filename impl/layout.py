@@ -1,4 +1,4 @@
-"""Layout of a rank's symmetric buffer: four flag arrays, the inbox, and the returned ids.
+"""Layout of a rank's symmetric buffer: flag arrays, the inbox, and the returned ids.
 
 ::
 
@@ -6,6 +6,8 @@
     published_rows  int64 [2, W]   rows of that epoch, by epoch parity
     acknowledged    int64 [W]      epoch that rank s has finished selecting
     returned        int64 [W]      epoch whose ids owner s has returned to me
+    arrived_rows    int64 [2, W]   rows of the epoch whose row 0 has arrived, by epoch parity
+    arrived         int64 [inbox_rows, W]  epoch in which row r of rank s has arrived
     inbox           int32 [slots, inbox_rows, W, L, 2]
     returned_ids    int32 [returned_rows, k]
 
@@ -13,6 +15,9 @@ Every array starts on a boundary of 256 bytes, so that flags and payload share
 no cache line.  ``published_rows`` needs its two halves because a fast peer may
 publish epoch n + 1 while this rank still checks the rows of epoch n; it cannot
 publish n + 2 before this rank published n + 1, which is after that check.
+
+``arrived`` is for merges in one launch, in which every row is a message of its
+own; ``arrived_rows`` has two halves for the same reason as ``published_rows``.
 
 The inbox is row-major with the rank second, so a row's candidates lie together.
 Slot ``epoch & 1`` holds an epoch when there are two slots.
@@ -78,9 +83,19 @@ class BufferLayout:
         return self.acknowledged + align(8 * self.world_size)
 
     @property
+    def arrived_rows(self) -> int:
+        """Offset of ``arrived_rows``."""
+        return self.returned + align(8 * self.world_size)
+
+    @property
+    def arrived(self) -> int:
+        """Offset of ``arrived``."""
+        return self.arrived_rows + align(16 * self.world_size)
+
+    @property
     def inbox(self) -> int:
         """Offset of the inbox."""
-        return self.returned + align(8 * self.world_size)
+        return self.arrived + align(8 * self.inbox_rows * self.world_size)
 
     @property
     def slot_words(self) -> int:

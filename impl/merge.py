@@ -7,6 +7,7 @@ import torch
 from tiebreak.errors import InputError
 
 from .exchange import exchange, launch_pack
+from .fused import merge_fused
 from .launch import device_guard
 from .owner import exchange_by_owner
 from .select import check_tensor, launch_select, prepare_output
@@ -20,7 +21,7 @@ def merge_topk(
     out: torch.Tensor | None = None,
     row_starts: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the global ids of the k best candidates of all ranks, best first.
+    """Return the global ids of the k best candidates of all ranks, in the order of ``Geometry.contract``.
 
     Collective: every rank calls it as often as the others, in the same order,
     with the same number of rows, also with 0 rows or an empty shard.  Launches
@@ -61,6 +62,8 @@ def merge_topk(
             _gather(workspace, scores, local_indices, row_starts, out)
         elif workspace.merges_by_owner(rows):
             exchange_by_owner(workspace, scores, local_indices, row_starts, out)
+        elif workspace.merges_at_once(rows):
+            merge_fused(workspace, scores, local_indices, row_starts, out)
         else:
             exchange(workspace, scores, local_indices, row_starts, out)
     return out

@@ -58,10 +58,13 @@ def select_rows(source: Source, out: torch.Tensor, count: int, contract: Selecti
         paired=source.paired,
         stateful=source.state != 0,
     )
-    launch_selector(obtain_selector(specialization, index), specialization.threads, source, out, count)
+    ahead = count_rows_at_once(specialization, index) if source.kind == "one" and source.paired else 0
+    launch_selector(obtain_selector(specialization, index), specialization.threads, source, out, count, ahead)
 
 
-def launch_selector(kernel: LoadedKernel, threads: int, source: Source, out: torch.Tensor, count: int) -> None:
+def launch_selector(
+    kernel: LoadedKernel, threads: int, source: Source, out: torch.Tensor, count: int, ahead: int = 0
+) -> None:
     """Launch a selector for every row of ``out`` on the current stream; arguments as ``Selector.select`` takes them."""
     rows, k = out.shape
     arguments = (
@@ -77,14 +80,19 @@ def launch_selector(kernel: LoadedKernel, threads: int, source: Source, out: tor
         find_reciprocal(source.candidates),
         source.slots,
         k,
-        count_resident_rows(kernel, threads, out.get_device()) if source.kind == "one" and source.paired else 0,
+        ahead,
     )
     kernel.launch((rows, 1, 1), threads, arguments, stream=torch.cuda.current_stream(out.device).cuda_stream)
 
 
 @cache
-def count_resident_rows(kernel: LoadedKernel, threads: int, index: int) -> int:
+def count_rows_at_once(specialization: SelectorSpecialization, index: int) -> int:
     """Return how many rows a device selects from at once; each CTA prefetches for the one that follows it."""
+    return count_resident_ctas(obtain_selector(specialization, index), specialization.threads, index)
+
+
+def count_resident_ctas(kernel: LoadedKernel, threads: int, index: int) -> int:
+    """Return how many CTAs of a kernel a device holds at once."""
     return kernel.count_ctas(threads) * count_multiprocessors(index)
 
 

@@ -39,7 +39,7 @@ MANY_ROWS = (
     Shape(threads=256, vectors=4, minimum_ctas=4),
     Shape(threads=512, vectors=4, minimum_ctas=2),
     Shape(threads=512, vectors=8, minimum_ctas=2),
-    Shape(threads=512, vectors=16),
+    Shape(threads=1024, vectors=8),
 )
 """Shapes for more rows, by capacity: 256 to 16384."""
 

@@ -10,6 +10,7 @@ from tiebreak.errors import InputError, PeerTimeoutError, RowMismatchError, Work
 
 from .agreement import attempt, failure_error, require
 from .fabric import Fabric, SymmetricBuffer
+from .fused import agree_fused_rows
 from .geometry import Geometry, agree, check_integer
 from .kernels_state import (
     ACKNOWLEDGE_TIMEOUT,
@@ -55,6 +56,7 @@ class Workspace:
         max_polls: Polls of one flag before a peer counts as missing.
         state: Epoch counter and error record, int64, see ``kernels_state``.
         buffer: Symmetric buffer of the ``symmetric`` route.
+        fused_rows: Rows up to which a merge is one launch, see ``fused``.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Workspace:
         self.policy: Policy = resolve_policy(geometry.preset)
         self.layout = _layout(fabric, geometry)
         self.route: Route = "symmetric" if buffer is not None else _route_without_buffer(fabric, geometry)
+        self.fused_rows = 0
         self._closed = False
         self._failed = False
 
@@ -90,12 +93,15 @@ class Workspace:
         agreed = agree(fabric, geometry)
         buffer = _rendezvous(fabric, agreed)
         # No peer may write before the flags of every rank are initialised: this gather is that barrier.
-        return require(
+        workspace = require(
             fabric,
             "initialisation of the workspace",
             lambda: cls._initialised(fabric, agreed, max_polls, buffer),
             remedy="free device memory, or correct the arguments, on the ranks named",
         )
+        if buffer is not None:
+            workspace.fused_rows = agree_fused_rows(fabric, agreed)
+        return workspace
 
     @classmethod
     def _initialised(
@@ -133,6 +139,10 @@ class Workspace:
     def closed(self) -> bool:
         """Whether it was closed or abandoned."""
         return self._closed
+
+    def merges_at_once(self, rows: int) -> bool:
+        """Whether a merge of so many rows is one launch."""
+        return 0 < self.fused_rows and rows <= self.fused_rows
 
     def merges_by_owner(self, rows: int) -> bool:
         """Whether a merge of so many rows is owner-sharded: through symmetric memory, from ``owner_rows`` on."""

@@ -23,7 +23,7 @@ from tiebreak.impl.selector_choice import FEW_ROWS, LARGEST_ROW, MANY_ROWS, choo
 from tiebreak.impl.specialization import SelectorSpecialization
 
 IEEE = POLICIES["ieee"]
-PARAMETERS = "qqqqqqqiiiii"
+PARAMETERS = "qqqqqqqiiiiii"
 """Types of the kernel's parameters; test_codegen holds compiled kernels to the same."""
 
 STREAM, MULTIPROCESSORS = 0x5000, 4
@@ -134,12 +134,14 @@ class Device:
             struct.pack(PARAMETERS, *arguments)
             self.launches.append(read_launch(specialization, grid[0], arguments))
 
-        return SimpleNamespace(launch=launch)
+        return SimpleNamespace(launch=launch, count_ctas=lambda threads: 2048 // threads)
 
 
 def read_launch(specialization: SelectorSpecialization, rows: int, arguments: tuple[int, ...]) -> SimpleNamespace:
     """Return the candidates of every row, and the addresses of the rows of the output."""
-    candidates, output, state, source_bytes, row_bytes, slot_bytes, stride, count, length, magic, slots, k = arguments
+    candidates, output, state, source_bytes, row_bytes, slot_bytes, stride, count, length, magic, slots = arguments[:11]
+    k, ahead = arguments[11:]
+    assert ahead in (0, MULTIPROCESSORS * (2048 // specialization.threads))
     offset = 0
     if specialization.stateful:
         offset = ((read(ctypes.c_int64, state) + 1) & (slots - 1)) * slot_bytes
@@ -172,6 +174,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(select, "resolve_implementation", lambda implementation, device: "cutedsl")
     monkeypatch.setattr(selector, "obtain_selector", device.obtain)
     monkeypatch.setattr(selector, "count_multiprocessors", lambda index: MULTIPROCESSORS)
+    selector.count_rows_at_once.cache_clear()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=STREAM))
     return device
 

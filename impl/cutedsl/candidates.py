@@ -74,6 +74,16 @@ class Row:
         range: What first-pass bins divide evenly, see ``ScoreRange``.
     """
 
+    count: Int32
+    base: Int64
+    table: Int64
+    source_bytes: Int64
+    source_candidates: Int32
+    source_magic: Int32
+    warp_vectors: Int32
+    tiles: Int32
+    output: Int64
+
     def __init__(self, specialization: SelectorSpecialization, thread: Int32, shared: Int32) -> None:
         self.specialization = specialization
         self.layout = SharedLayout(specialization)

@@ -320,6 +320,58 @@ def hidden_address(address: Int64) -> Int64:
 
 def prefetch_row(address: Int64, byte_count: Int32, when: Boolean) -> None:
     """Bring memory into the L2 cache; both multiples of 16 (Data Movement: cp.async.bulk.prefetch)."""
+    inline_ptx("cp.async.bulk.prefetch.L2.global [{$r0}], {$r1};", read_only_args=[address, byte_count], predicate=when)
+
+
+def load_word(address: Int64, default: int, when: Boolean) -> Int32:
+    """Load a word, or return ``default`` where ``when`` is false (Data Movement: ld)."""
+    return inline_ptx(
+        "{ .reg .pred when; .reg .b32 word; setp.ne.s32 when, {$r1}, 0; "
+        f"mov.b32 word, {default}; @when ld.global.b32 word, [{{$r0}}]; mov.b32 {{$w0}}, word; }}",
+        write_only_types=[Int32],
+        read_only_args=[address, Int32(when)],
+    )
+
+
+def store_words(address: Int64, words: list[Int32], when: Boolean) -> None:
+    """Store 2 or 4 words, aligned to their size (Data Movement: st)."""
+    registers = ",".join(f"{{$r{word + 1}}}" for word in range(len(words)))
     inline_ptx(
-        "cp.async.bulk.prefetch.L2.global [{$r0}], {$r1};", read_only_args=[address, byte_count], predicate=when
+        f"st.global.v{len(words)}.b32 [{{$r0}}], {{{registers}}};", read_only_args=[address, *words], predicate=when
+    )
+
+
+def store_long(address: Int64, value: Int64, when: Boolean | None = None) -> None:
+    """Store an int64 (Data Movement: st)."""
+    inline_ptx("st.global.b64 [{$r0}], {$r1};", read_only_args=[address, value], predicate=when)
+
+
+def release_flag(address: Int64, value: Int64) -> None:
+    """Store a flag so that who acquires it sees what came before, on any device (Data Movement: st.release.sys)."""
+    inline_ptx("st.release.sys.global.b64 [{$r0}], {$r1};", read_only_args=[address, value])
+
+
+def acquire_flag(address: Int64) -> Int64:
+    """Load a flag, and with it what its release covers, from any device (Data Movement: ld.acquire.sys)."""
+    return inline_ptx("ld.acquire.sys.global.b64 {$w0}, [{$r0}];", write_only_types=[Int64], read_only_args=[address])
+
+
+def peek_word(address: Int64) -> Int64:
+    """Load an int64 that other CTAs may be writing (Data Movement: ld.relaxed.gpu)."""
+    return inline_ptx("ld.relaxed.gpu.global.b64 {$w0}, [{$r0}];", write_only_types=[Int64], read_only_args=[address])
+
+
+def claim_word(address: Int64, value: Int64) -> Int64:
+    """Replace an int64 by ``value`` if it is 0, and return what it was (Parallel Synchronization: atom.cas)."""
+    return inline_ptx(
+        "atom.relaxed.gpu.global.cas.b64 {$w0}, [{$r0}], 0, {$r1};",
+        write_only_types=[Int64],
+        read_only_args=[address, value],
+    )
+
+
+def arrive(address: Int64) -> Int64:
+    """Add one to a counter of all CTAs, ordered with what precedes and follows (Parallel Synchronization: atom)."""
+    return inline_ptx(
+        "atom.acq_rel.gpu.global.add.u64 {$w0}, [{$r0}], 1;", write_only_types=[Int64], read_only_args=[address]
     )

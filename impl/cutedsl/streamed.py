@@ -196,5 +196,3 @@ def list_interval(row: Any, tile: Any, state: Any) -> None:
     for element in range_constexpr(2 * tile.vectors):
         word, identity = element_word(row, tile, element), element_identity(row, tile, element)
         append(row, tile, element, is_member(tile, element, word, identity, state))
-
-

@@ -32,15 +32,21 @@ MAX_POLLS = 20_000_000
 WIDEST_ACCESS = 16
 """Bytes of the widest access of one thread; the start of a buffer is at least as aligned."""
 
+SYMMETRIC = {"transport": "symmetric", "owner_rows": 0}
 ROUTES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
-        "alternating": {"transport": "symmetric", "discipline": "alternating", "owner_rows": 0},
-        "acknowledged": {"transport": "symmetric", "discipline": "acknowledged", "owner_rows": 0},
+        "alternating": {**SYMMETRIC, "discipline": "alternating", "launches": "separate"},
+        "acknowledged": {**SYMMETRIC, "discipline": "acknowledged"},
         "owner-sharded": {"transport": "symmetric", "discipline": "alternating", "owner_rows": 1},
         "all-gather": {"transport": "all-gather"},
     }
 )
 """Ways of the candidates to the selection, as attributes of the geometry."""
+
+FUSED: Mapping[str, dict[str, Any]] = MappingProxyType(
+    {f"fused {contract}": {**SYMMETRIC, "launches": "fused", "contract": contract} for contract in ("order", "set")}
+)
+"""Merges in one launch, which only CuTeDSL has."""
 
 
 @dataclass(frozen=True)
@@ -182,10 +188,12 @@ def open_local(fabric: Fabric, shape: Shape, *, contender: Contender) -> Iterato
 
 def merge_options() -> dict[str, dict[str, Any]]:
     """Return the attributes of the geometry of every merge, by name."""
-    return {
+    separate = {
         f"tiebreak {route} {implementation}": {**attributes, "implementation": implementation}
         for (route, attributes), implementation in itertools.product(ROUTES.items(), ("cutedsl", "triton"))
     }
+    fused = {f"tiebreak {name}": {**attributes, "implementation": "cutedsl"} for name, attributes in FUSED.items()}
+    return {**fused, **separate}
 
 
 def choose_merges(names: Sequence[str]) -> dict[str, dict[str, Any]]:

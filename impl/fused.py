@@ -1,0 +1,162 @@
+"""Host side of merges in one launch: which merges they serve, and their launch."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tiebreak.errors import InputError
+
+from .agreement import require
+from .driver import LoadedKernel, load_kernel
+from .fabric import Fabric
+from .geometry import Geometry
+from .kernel_binary import KernelRecipe
+from .kernel_store import obtain_kernel
+from .policy import resolve_policy
+from .select import resolve_implementation
+from .selector import KERNEL_FILES, count_multiprocessors, count_resident_ctas, device_architecture
+from .selector_choice import choose_specialization
+from .specialization import SelectorSpecialization
+
+if TYPE_CHECKING:
+    from .workspace import Workspace
+
+PAIR = 2
+"""Candidates that are sent at once where every rank has an even number of them."""
+
+
+def merge_specialization(
+    geometry: Geometry, world_size: int, rows: int, multiprocessors: int
+) -> SelectorSpecialization:
+    """Return the selector that a merge of ``rows`` rows contains."""
+    return choose_specialization(
+        rows=rows,
+        count=world_size * geometry.local_candidates,
+        k=geometry.k,
+        contract=geometry.contract,
+        policy=resolve_policy(geometry.preset),
+        multiprocessors=multiprocessors,
+        paired=geometry.local_candidates % PAIR == 0,
+    )
+
+
+def merge_recipe(specialization: SelectorSpecialization, architecture: str) -> KernelRecipe:
+    """Return how the kernel of a merge is made."""
+
+    def build(options: str) -> Any:
+        from .cutedsl.merge import compile_merge
+
+        return compile_merge(specialization, options)
+
+    folder = Path(__file__).parent
+    sources = tuple(sorted(path for pattern in KERNEL_FILES for path in folder.glob(pattern)))
+    name = f"merge-{specialization.name}"
+    return KernelRecipe(name, architecture, sources, build, specialization.shared_bytes)
+
+
+@cache
+def obtain_merge(specialization: SelectorSpecialization, index: int) -> LoadedKernel:
+    """Return a merge that is loaded on a device.
+
+    Raises:
+        MissingBackendError: It is not compiled and cannot be, or not for this device.
+    """
+    return load_kernel(obtain_kernel(merge_recipe(specialization, device_architecture(index))), index)
+
+
+def agree_fused_rows(fabric: Fabric, geometry: Geometry) -> int:
+    """Return the rows up to which merges are one launch, 0 for none; collective, the same on all ranks.
+
+    A CTA waits for CTAs of the other ranks, so all must be resident; ranks that
+    share a device share its room.
+
+    Raises:
+        WorkspaceError: On every rank, when fused launches are asked for and
+            cannot be on some rank, or its kernels are not there.
+    """
+    own = require(
+        fabric,
+        "preparation of fused launches",
+        lambda: count_own_rows(fabric, geometry),
+        remedy="choose launches 'separate' on every rank",
+    )
+    device = str(torch.cuda.get_device_properties(fabric.device).uuid) if own else ""
+    reports = fabric.gather_objects((own, device))
+    devices = [name for _, name in reports]
+    return int(min(rows // devices.count(name) for rows, name in reports))
+
+
+def count_own_rows(fabric: Fabric, geometry: Geometry) -> int:
+    """Return how many rows this rank's device merges at once, 0 if it cannot fuse.
+
+    Raises:
+        InputError: Fused launches are asked for and cannot be.
+        MissingBackendError: As ``obtain_merge``.
+    """
+    cutedsl = resolve_implementation(geometry.implementation, fabric.device) == "cutedsl"
+    possible = cutedsl and geometry.discipline == "alternating" and geometry.launches != "separate"
+    shapes: list[SelectorSpecialization] = []
+    index, multiprocessors = fabric.device.index, 0
+    if possible:
+        multiprocessors = count_multiprocessors(index)
+        for rows in (multiprocessors, multiprocessors + 1):
+            shapes.append(merge_specialization(geometry, fabric.world_size, rows, multiprocessors))
+        possible = not any(shape.streamed for shape in shapes)
+    if not possible:
+        if geometry.launches == "fused":
+            raise InputError(
+                "launches",
+                value="fused",
+                limit="needs CuTeDSL, discipline alternating, and candidates that fit registers",
+                remedy="choose 'auto' or 'separate'",
+            )
+        return 0
+    few, many = (count_resident_ctas(obtain_merge(shape, index), shape.threads, index) for shape in shapes)
+    return many if few >= multiprocessors else few
+
+
+def merge_fused(
+    workspace: Workspace,
+    scores: torch.Tensor,
+    local_indices: torch.Tensor,
+    row_starts: torch.Tensor | None,
+    out: torch.Tensor,
+) -> None:
+    """Launch a merge of at most ``workspace.fused_rows`` rows on the current stream."""
+    buffer, layout, geometry = workspace.buffer, workspace.layout, workspace.geometry
+    assert buffer is not None
+    fabric, (rows, width) = workspace.fabric, scores.shape
+    index = fabric.device.index
+    multiprocessors = count_multiprocessors(index)
+    specialization = merge_specialization(geometry, fabric.world_size, max(rows, 1), multiprocessors)
+    arguments = (
+        scores.data_ptr(),
+        local_indices.data_ptr(),
+        0 if row_starts is None else row_starts.data_ptr(),
+        buffer.peer_addresses.data_ptr(),
+        buffer.local.data_ptr(),
+        workspace.state.data_ptr(),
+        out.data_ptr(),
+        scores.stride(0),
+        local_indices.stride(0),
+        out.stride(0),
+        4 * layout.slot_words,
+        workspace.max_polls,
+        layout.inbox,
+        layout.arrived,
+        layout.arrived_rows,
+        rows,
+        width,
+        geometry.local_candidates,
+        fabric.world_size,
+        fabric.rank,
+        geometry.interleave,
+        geometry.k,
+    )
+    kernel = obtain_merge(specialization, index)
+    stream = torch.cuda.current_stream(fabric.device).cuda_stream
+    kernel.launch((max(rows, 1), 1, 1), specialization.threads, arguments, stream=stream)
