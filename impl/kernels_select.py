@@ -12,6 +12,11 @@ everything, and the id is recovered from the key.
 Tiles of candidates stream through a bitonic network (Batcher, Sorting networks
 and their applications, 1968): each tile is sorted the other way round, so the
 lane-wise maximum with the best so far holds the best of both and is bitonic.
+
+Ids in the order of candidate position take a second pass over the tiles: the
+k-th best key is the cut, and prefix sums give a slot to every candidate above
+it and to the first ones equal to it (Blelloch, Prefix sums and their
+applications, 1990, section 1.3, split).
 """
 
 import triton
@@ -97,6 +102,54 @@ def read_keys(
     return tl.where(identity < 0, -1, key)
 
 
+@triton.jit
+def read_ids(keys: tl.tensor) -> tl.tensor:
+    """Ids of keys, -1 for padding."""
+    return tl.where(keys < 0, -1, LARGEST_ID - (keys & LARGEST_ID)).to(tl.int32)
+
+
+@triton.jit
+def store_by_position(
+    candidates: tl.tensor,
+    target: tl.tensor,
+    best: tl.tensor,
+    row: tl.tensor,
+    live: tl.tensor,
+    count: tl.tensor,
+    source_candidates: tl.tensor,
+    source_words: tl.tensor,
+    row_words: tl.tensor,
+    k: tl.tensor,
+    from_peers: tl.constexpr,
+    nan: tl.constexpr,
+    zero: tl.constexpr,
+    size: tl.constexpr,
+) -> tl.tensor:
+    """Store the ids of the k best candidates of a row in the order of their positions; return how many there are.
+
+    ``best`` holds the best keys in falling order, the first k of them or all.
+    """
+    lane = tl.arange(0, size)
+    # With fewer than k valid candidates the cut is the least key that one can have: all are selected.
+    cut = tl.maximum(tl.sum(tl.where(lane == k - 1, best, 0), axis=0), 0)
+    most_equal = k - tl.sum((best > cut).to(tl.int32), axis=0)
+    above = tl.cast(0, tl.int32)
+    equal = tl.cast(0, tl.int32)
+    for start in range(0, live, size):
+        keys = read_keys(
+            candidates, row, start + lane, count, source_candidates, source_words, row_words, from_peers, nan, zero
+        )
+        is_above = keys > cut
+        is_equal = keys == cut
+        equal_so_far = equal + tl.cumsum(is_equal.to(tl.int32), axis=0)
+        slot = above + tl.cumsum(is_above.to(tl.int32), axis=0) + tl.minimum(equal_so_far, most_equal) - 1
+        selected = is_above | (is_equal & (equal_so_far <= most_equal))
+        tl.store(target + slot, read_ids(keys), mask=selected)
+        above += tl.sum(is_above.to(tl.int32), axis=0)
+        equal += tl.sum(is_equal.to(tl.int32), axis=0)
+    return above + tl.minimum(equal, most_equal)
+
+
 @triton.jit(do_not_specialize=["count", "source_candidates", "source_words", "row_words", "output_stride", "k"])
 def select(
     candidates: tl.tensor,
@@ -116,8 +169,12 @@ def select(
     zero: tl.constexpr,
     size: tl.constexpr,
     stages: tl.constexpr,
+    by_position: tl.constexpr,
 ) -> None:
-    """Write the ids of the k best candidates of each row, best first, -1 in unused slots.  Grid (rows,).
+    """Write the ids of the k best candidates of each row, -1 in unused slots.  Grid (rows,).
+
+    They stand best first, or with ``by_position`` in the order of the
+    candidates, of which the first of equal ones are selected.
 
     Candidate i of a row comes from source ``i // source_candidates``.  With
     ``from_peers`` the argument ``candidates`` is an int64 table of addresses,
@@ -138,8 +195,26 @@ def select(
         )
         best = tl.maximum(best, sort_rising(keys, size, stages))
         best = merge_runs(best, lane >= 0, size, stages)
-    identity = tl.where(best < 0, -1, LARGEST_ID - (best & LARGEST_ID)).to(tl.int32)
     target = output + row * output_stride
-    tl.store(target + lane, identity, mask=lane < k)
-    for start in range(size, k, size):
+    if by_position:
+        filled = store_by_position(
+            candidates,
+            target,
+            best,
+            row,
+            live,
+            count,
+            source_candidates,
+            source_words,
+            row_words,
+            k,
+            from_peers,
+            nan,
+            zero,
+            size,
+        )
+    else:
+        tl.store(target + lane, read_ids(best), mask=lane < k)
+        filled = size
+    for start in range(filled, k, size):
         tl.store(target + start + lane, tl.full((size,), -1, tl.int32), mask=start + lane < k)

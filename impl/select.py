@@ -38,9 +38,9 @@ def select_candidates(
     implementation: Implementation = "auto",
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the ids of the k best candidates of each row, best first, -1 in unused slots.
+    """Return the ids of the k best candidates of each row, -1 in unused slots.
 
-    The order is score descending, then lowest id; a negative id is padding and
+    The total order is score descending, then lowest id; a negative id is padding and
     never selected.  Duplicates count as often as they occur.
 
     Args:
@@ -50,7 +50,9 @@ def select_candidates(
         k: Ids per row, at least 1; may exceed the candidates.
         preset: Name of the total order, see ``policy.POLICIES``.
         layout: Which of the two shapes ``candidates`` has.
-        contract: Best first (``order``), or by candidate position (``set``).
+        contract: Order of the ids: best first (``order``), or that of the
+            candidates' positions, source by source (``set``); the first of
+            equal candidates are selected.
         implementation: Kernel: ``cutedsl``, ``triton``, or ``auto``: cutedsl for
             tensors on a GPU, triton for others.
         out: int32 ``[rows, k]`` to write to, rows any distance apart.
@@ -218,6 +220,7 @@ def launch_select(
             zero=int(policy.zero),
             size=1 << stages,
             stages=stages,
+            by_position=contract == "set",
             num_warps=4 if stages < 11 else 8,
         )
 

@@ -3,7 +3,8 @@
 Local top-K on every rank, packing, exchange, selection.  The exchange is a
 plain gather here; how memory and flags carry it is the subject of
 ``exchange``.  ``merge`` is what every rank must return, also when each row is
-merged by one rank only (``merge_by_owner``); ``local_topk`` on an
+merged by one rank only (``merge_by_owner``), and ``merge_in_place`` where the
+ids are to stand in the order of the candidates; ``local_topk`` on an
 unsharded row is what the whole chain must be equal to, and ``theorem`` states
 when it is.
 """
@@ -21,7 +22,7 @@ from tiebreak.errors import InputError
 from .layout import Layout
 from .order import PADDING_ID, Ids, Preset, Scores, require_array, require_shape
 from .packing import gather_row_major, pack, require_row_starts, unpack
-from .selection import select
+from .selection import select, select_in_place
 
 
 class Shard(NamedTuple):
@@ -119,13 +120,30 @@ def merge(
     Source:
         https://github.com/vllm-project/vllm/pull/46076.
     """
-    ranks = range(layout.world_size)
-    starts = [None] * layout.world_size if row_starts is None else row_starts
-    for what, parts in (("scores", per_rank_scores), ("local indices", per_rank_local_indices), ("row starts", starts)):
-        if len(parts) != layout.world_size:
-            raise InputError(f"number of {what}", value=len(parts), limit=f"must be {layout.world_size}, one per rank")
-    packed = [pack(per_rank_scores[rank], per_rank_local_indices[rank], rank, layout, starts[rank]) for rank in ranks]
-    return select(*unpack(gather_row_major(packed)), k, preset)
+    return select(*_gather(per_rank_scores, per_rank_local_indices, layout, row_starts), k, preset)
+
+
+def merge_in_place(
+    per_rank_scores: Sequence[Scores],
+    per_rank_local_indices: Sequence[Ids],
+    layout: Layout,
+    k: int,
+    preset: str | Preset = "ieee",
+    row_starts: Sequence[NDArray[np.integer] | None] | None = None,
+) -> Ids:
+    """The same ids as ``merge``, in the order in which the ranks offer them.
+
+    Meaning:
+        The candidates of rank 0 in the order of its local indices, then those
+        of rank 1, and so on; see ``select_in_place``.
+    Shapes:
+        As ``merge``.
+    Errors:
+        As ``merge``.
+    Source:
+        None; see ``select_in_place``.
+    """
+    return select_in_place(*_gather(per_rank_scores, per_rank_local_indices, layout, row_starts), k, preset)
 
 
 def owned_rows(rows: int, world_size: int) -> list[slice]:
@@ -182,6 +200,22 @@ def merge_by_owner(
         for rows in shares
     ]
     return np.concatenate(returned)
+
+
+def _gather(
+    per_rank_scores: Sequence[Scores],
+    per_rank_local_indices: Sequence[Ids],
+    layout: Layout,
+    row_starts: Sequence[NDArray[np.integer] | None] | None,
+) -> tuple[Scores, Ids]:
+    """Scores and ids of every rank's candidates, as each rank has them after the exchange."""
+    ranks = range(layout.world_size)
+    starts = [None] * layout.world_size if row_starts is None else row_starts
+    for what, parts in (("scores", per_rank_scores), ("local indices", per_rank_local_indices), ("row starts", starts)):
+        if len(parts) != layout.world_size:
+            raise InputError(f"number of {what}", value=len(parts), limit=f"must be {layout.world_size}, one per rank")
+    packed = [pack(per_rank_scores[rank], per_rank_local_indices[rank], rank, layout, starts[rank]) for rank in ranks]
+    return unpack(gather_row_major(packed))
 
 
 def _require_lengths(scores: Scores, lengths: Ids, starts: NDArray[np.int64]) -> None:

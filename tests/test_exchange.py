@@ -13,14 +13,24 @@ from tiebreak.verify.case import KINDS
 from tiebreak.verify.command import require_clean
 from tiebreak.verify.families import EPOCH_ENDS, Effort, base_scenario, plan_layouts
 from tiebreak.verify.judgement import judge
+from tiebreak.verify.scenario import CONTRACTS
 
 flags_only = pytest.mark.transports("alternating", "acknowledged")
 transports_only = pytest.mark.transports("alternating", "acknowledged", "all-gather")
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_rank_returns_the_best_ids(backend: Backend, world_size: int, kind: str) -> None:
-    require_clean(backend, base_scenario(backend.name, ranks=world_size, kind=kind, seed=3), "default")
+def test_every_rank_returns_the_best_ids(backend: Backend, world_size: int, kind: str, contract: str) -> None:
+    scenario = base_scenario(backend.name, ranks=world_size, kind=kind, seed=3, contract=contract)
+    require_clean(backend, scenario, "default")
+
+
+def test_a_row_of_several_tiles_keeps_the_order_of_the_ranks(backend: Backend, world_size: int) -> None:
+    scenario = base_scenario(
+        backend.name, ranks=world_size, contract="set", k=9, local=16, length=60, epochs=1, data_points=False
+    )
+    require_clean(backend, scenario, "random:4")
 
 
 @pytest.mark.parametrize("lowering", ["triton-3.6", "triton-3.9"])
@@ -73,6 +83,7 @@ def test_one_resident_program_at_a_time_is_enough(backend: Backend, schedule: st
         seed=st.integers(0, 2**16),
         epochs=st.integers(1, 3),
         starts=st.booleans(),
+        contract=st.sampled_from(CONTRACTS),
     ),
     st.integers(0, 2**16),
     st.sampled_from(["random", "pct"]),

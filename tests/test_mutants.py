@@ -29,6 +29,7 @@ REQUIRED = {
     "id-through-fp32",
     "padding-scores-zero",
     "tie-to-highest-id",
+    "ties-at-the-cut-by-position",
     "stale-rows-of-a-shorter-peer",
     "returned-published-before-ids",
     "no-wait-for-returned",

@@ -78,11 +78,11 @@ def specimens() -> Iterator[Specimen]:
         values = {**_FIXED, **_EXCHANGE, "acknowledges": acknowledges}
         yield Specimen(name, kernels_exchange.complete, state, values, 1)
     yield from _owner_specimens(state)
-    for size, from_peers in ((512, False), (512, True), (2048, False)):
-        name = f"select-{size}{'+peers' if from_peers else ''}"
+    for size, variant in ((512, ""), (512, "+peers"), (512, "+by_position"), (2048, "")):
+        name, from_peers, by_position = f"select-{size}{variant}", variant == "+peers", variant == "+by_position"
         types = {**state, "candidates": ADDRESSES if from_peers else "*i32", "output": "*i32"}
         values = {"from_peers": from_peers, "slots": 1 if from_peers else 2, "has_state": not from_peers, "nan": 0}
-        values |= {"zero": 0, "size": size, "stages": size.bit_length() - 1}
+        values |= {"zero": 0, "size": size, "stages": size.bit_length() - 1, "by_position": by_position}
         yield Specimen(name, kernels_select.select, types, values, 4 if size < 2048 else 8)
     for table in (False, True):
         name = "localise+table" if table else "localise"

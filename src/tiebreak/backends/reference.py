@@ -46,8 +46,9 @@ class SpecBackend:
         from tiebreak.verify.case import draw_cases
 
         layout = Layout(scenario.ranks, scenario.interleave)
+        merge_all = merge.merge if scenario.contract == "order" else merge.merge_in_place
         outputs = [
-            merge.merge(case.scores, case.local_indices, layout, scenario.k, scenario.preset, case.row_starts)
+            merge_all(case.scores, case.local_indices, layout, scenario.k, scenario.preset, case.row_starts)
             for case in draw_cases(scenario)
         ]
         return Outcome(

@@ -283,7 +283,7 @@ _ORDER = (
         source="https://github.com/vllm-project/vllm/pull/54955",
         edits=(
             Edit("kernels_select", "(LARGEST_ID - identity)", "identity"),
-            Edit("kernels_select", "LARGEST_ID - (best & LARGEST_ID)", "best & LARGEST_ID"),
+            Edit("kernels_select", "LARGEST_ID - (keys & LARGEST_ID)", "keys & LARGEST_ID"),
         ),
         scenario=Scenario(rows=1, kind="equal", epochs=1),
         properties=("exact-order",),
@@ -303,6 +303,26 @@ _ORDER = (
         edits=(Edit("kernels_select", "if zero == ZERO_EQUAL:", "if zero != ZERO_EQUAL:"),),
         scenario=Scenario(rows=3, kind="zeros", epochs=2, length=12),
         properties=("exact-order",),
+    ),
+    Mutant(
+        name="ties-at-the-cut-by-position",
+        rule="ids by position are those of the total order, ties at the cut included",
+        source="https://github.com/jundot/omlx/pull/2243",
+        edits=(
+            Edit("kernels_select", "best > cut", "best >> 31 > cut >> 31"),
+            Edit("kernels_select", "keys > cut", "keys >> 31 > cut >> 31"),
+            Edit("kernels_select", "keys == cut", "keys >> 31 == cut >> 31"),
+        ),
+        scenario=Scenario(contract="set", rows=1, kind="equal", epochs=1),
+        properties=("exact-order",),
+    ),
+    Mutant(
+        name="slots-restart-in-every-tile",
+        rule="slots by position go on from one tile of candidates to the next",
+        source="https://github.com/JuliaGPU/AcceleratedKernels.jl/issues/127",
+        edits=(Edit("kernels_select", "        above += tl.sum(is_above.to(tl.int32), axis=0)\n", ""),),
+        scenario=Scenario(contract="set", rows=1, k=4, local=16, length=40, kind="random", epochs=1),
+        properties=("exact-order", "race-free"),
     ),
 )
 

@@ -20,6 +20,7 @@ from tiebreak.spec.layout import Layout
 from .case import KINDS, Ids, Recipe, Scores, build_case
 from .families import Effort
 from .oracle import select_row
+from .scenario import CONTRACTS
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,30 @@ class Check:
 
 
 def check_selection(backend: Backend, effort: Effort) -> Iterator[Trial]:
-    """Compare selections of gathered candidates with the oracle, in every public arrangement."""
+    """Compare selections of gathered candidates with the oracle, in every public arrangement and under both contracts."""
     shapes = ((1, 4, 4, 3), (2, 3, 5, 7), (3, 1, 0, 2), (2, 2, 9, 40), (0, 2, 4, 4), (4, 2, 16, 16))
     for number in range(effort.rounds):
-        for (rows, ranks, local, k), kind in ((shape, kind) for shape in shapes for kind in KINDS):
+        for trial, ((rows, ranks, local, k), kind) in enumerate(itertools.product(shapes, KINDS)):
             random = np.random.default_rng([effort.seed, number, rows, ranks, local])
             gathered = draw_gathered(random, kind, ranks, rows, local)
             arrangement = ("row-major", "rank-major", "peers")[(number + k) % 3]
-            label = f"{arrangement} {kind} rows={rows} ranks={ranks} local={local} k={k} seed={effort.seed},{number}"
+            # Every kind meets both contracts, each in half of the shapes.
+            contract = CONTRACTS[(number + trial // len(KINDS) + trial) % 2]
+            sizes = f"rows={rows} ranks={ranks} local={local} k={k}"
+            label = f"{arrangement} {contract} {kind} {sizes} seed={effort.seed},{number}"
             given = packing.gather_row_major(list(gathered)) if arrangement == "row-major" else gathered
-            yield Trial(label, try_selection(backend, given, gathered, k, effort.preset, arrangement))
+            yield Trial(label, try_selection(backend, given, gathered, k, effort.preset, arrangement, contract))
 
 
 def try_selection(
-    backend: Backend, given: Ids, gathered: Ids, k: int, preset: str, arrangement: str, expected: Ids | None = None
+    backend: Backend,
+    given: Ids,
+    gathered: Ids,
+    k: int,
+    preset: str,
+    arrangement: str,
+    contract: str = "order",
+    expected: Ids | None = None,
 ) -> str:
     """Select on a backend; return how the result differs from the oracle, or nothing.
 
@@ -75,14 +86,15 @@ def try_selection(
         k: Slots per row.
         preset: Order preset.
         arrangement: See ``Backend.select``.
+        contract: See ``Backend.select``.
         expected: Ids to expect instead of the oracle's, int32 [rows, k].
     """
     try:
-        actual = backend.select(given, k, preset, arrangement)
+        actual = backend.select(given, k, preset, arrangement, contract)
     except TiebreakError as error:
         return str(error)
     if expected is None:
-        return compare_selection(gathered, k, preset, actual)
+        return compare_selection(gathered, k, preset, actual, contract)
     return "" if (actual == expected).all() else _first_difference(expected[0], actual[0])
 
 
@@ -97,14 +109,14 @@ def draw_gathered(random: np.random.Generator, kind: str, ranks: int, rows: int,
     return gathered
 
 
-def compare_selection(gathered: Ids, k: int, preset: str, actual: Ids) -> str:
+def compare_selection(gathered: Ids, k: int, preset: str, actual: Ids, contract: str = "order") -> str:
     """Return how a selection from packed candidates [ranks, rows, local, 2] differs from the oracle, or nothing."""
     rows = gathered.shape[1]
     if actual.shape != (rows, k):
         return f"shape {actual.shape}, not {(rows, k)}"
     for row in range(rows):
         pairs = gathered[:, row].reshape(-1, 2)
-        expected = select_row(pairs[:, 0].view(np.uint32).tolist(), pairs[:, 1].tolist(), k, preset)
+        expected = select_row(pairs[:, 0].view(np.uint32).tolist(), pairs[:, 1].tolist(), k, preset, contract)
         if actual[row].tolist() != expected:
             return f"row {row}: expected {expected}, got {actual[row].tolist()}"
     return ""
@@ -160,7 +172,7 @@ def check_scores(
         gathered = packing.gather_rank_major(packed)
         for row in range(scores.shape[0]):
             part, expected = gathered[:, row : row + 1], case.expected[row : row + 1]
-            wrong = try_selection(backend, part, part, k, effort.preset, "rank-major", expected)
+            wrong = try_selection(backend, part, part, k, effort.preset, "rank-major", expected=expected)
             yield Trial(f"{name} row {row} ranks={ranks} k={k}", wrong)
 
 
@@ -183,7 +195,11 @@ def check_model(backend: Backend, effort: Effort) -> Iterator[Trial]:
 
 
 CHECKS = (
-    Check("selection", "gathered candidates of every arrangement give the k best ids in order", check_selection),
+    Check(
+        "selection",
+        "gathered candidates of every arrangement give the k best ids under both contracts",
+        check_selection,
+    ),
     Check("localise", "the ranks' shares of a merged row partition it, in order", check_localise),
     Check("real-input", "captured indexer scores give the ids of the unsharded row", check_real_input),
     Check("theorem", "k per rank suffices for ids under one total order, and for scores always", check_theorem, True),

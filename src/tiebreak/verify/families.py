@@ -13,7 +13,7 @@ from typing import Any
 
 from tiebreak.backends.registry import form_of
 
-from .scenario import Scenario
+from .scenario import CONTRACTS, Scenario
 
 Plan = Iterator[tuple[Scenario, str]]
 
@@ -72,10 +72,12 @@ def _schedules(seed: int) -> Iterator[str]:
 
 
 def plan_merges(backend: str, effort: Effort) -> Plan:
-    """Small merges over world sizes, score kinds and schedules, in both lowerings."""
+    """Small merges over world sizes, score kinds and schedules, in both lowerings and under both contracts."""
     schedules = _schedules(effort.seed)
     kinds = ("ties", "special", "plateau", "equal", "random", "neighbours", "zeros")
     lowerings = itertools.cycle(("triton-3.6", "triton-3.9"))
+    # Of another period than the lowerings, so that all pairs occur.
+    contracts = itertools.cycle(("order", "set", "order"))
     for number in range(effort.rounds):
         for ranks, kind in itertools.product(effort.ranks, kinds):
             rows = 1 + (number + ranks) % 3
@@ -91,6 +93,7 @@ def plan_merges(backend: str, effort: Effort) -> Plan:
                 seed=effort.seed + number,
                 epochs=3 if ranks < 4 else 2,
                 lowering=next(lowerings),
+                contract=next(contracts),
                 starts=number % 4 == 3,
                 residency=2 if number % 5 == 4 else 132,
             )
@@ -113,6 +116,7 @@ def plan_owners(backend: str, effort: Effort) -> Plan:
             preset=effort.preset,
             seed=effort.seed + number,
             epochs=4 if ranks < 4 else 2,
+            contract=CONTRACTS[(number + ranks // 2) % 2],
             mode="eager" if (number + ranks) % 2 else "graph",
             data_points=ranks < 3,
         )

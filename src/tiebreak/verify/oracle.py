@@ -20,7 +20,7 @@ def goodness_of_bits(bits: int, nan: NanPolicy, zero: ZeroPolicy) -> int:
     return -magnitude - 1 if negative else magnitude
 
 
-def select_row(bits: Iterable[int], ids: Iterable[int], k: int, preset: str) -> list[int]:
+def select_row(bits: Iterable[int], ids: Iterable[int], k: int, preset: str, contract: str = "order") -> list[int]:
     """Return the k best ids of one row, -1 padded.
 
     Args:
@@ -28,9 +28,12 @@ def select_row(bits: Iterable[int], ids: Iterable[int], k: int, preset: str) -> 
         ids: Candidate ids; negative ones are padding.
         k: Number of slots.
         preset: Order preset.
+        contract: ``order`` (best first) or ``set`` (in the order in which they are given,
+            the first of equal candidates).
     """
     policy = resolve_preset(preset)
     pairs = [(word, number) for word, number in zip(bits, ids, strict=True) if number >= 0]
     valid = [(goodness_of_bits(word, policy.nan, policy.zero), number) for word, number in pairs]
-    best = sorted(valid, key=lambda pair: (-pair[0], pair[1]))[:k]
-    return [number for _, number in best] + [-1] * (k - len(best))
+    places = sorted(range(len(valid)), key=lambda place: (-valid[place][0], valid[place][1], place))[:k]
+    chosen = places if contract == "order" else sorted(places)
+    return [valid[place][1] for place in chosen] + [-1] * (k - len(chosen))
