@@ -19,7 +19,7 @@ from torch.library import custom_op
 from tiebreak.errors import InputError
 
 from . import localisation, select
-from .geometry import SelectionContract
+from .geometry import Implementation, SelectionContract
 from .localisation import BlockTable
 from .policy import resolve_policy
 from .select import CandidateLayout
@@ -30,11 +30,17 @@ NAMESPACE = __name__.partition(".")[0]
 
 @custom_op(f"{NAMESPACE}::select_candidates", mutates_args=())
 def select_candidates(
-    candidates: torch.Tensor, k: int, preset: str = "ieee", layout: str = "row-major", contract: str = "order"
+    candidates: torch.Tensor,
+    k: int,
+    preset: str = "ieee",
+    layout: str = "row-major",
+    contract: str = "order",
+    implementation: str = "auto",
 ) -> torch.Tensor:
     """As ``select.select_candidates``: int32 ``[rows, k]``."""
     form, order = cast(CandidateLayout, layout), cast(SelectionContract, contract)
-    return select.select_candidates(candidates, k, preset, layout=form, contract=order)
+    kernel = cast(Implementation, implementation)
+    return select.select_candidates(candidates, k, preset, layout=form, contract=order, implementation=kernel)
 
 
 @custom_op(f"{NAMESPACE}::select_candidates_out", mutates_args=("out",))
@@ -44,11 +50,12 @@ def select_candidates_out(
     preset: str = "ieee",
     layout: str = "row-major",
     contract: str = "order",
+    implementation: str = "auto",
 ) -> None:
     """As ``select_candidates`` into ``out``, whose second dimension is k."""
     form, order = cast(CandidateLayout, layout), cast(SelectionContract, contract)
-    k = require_matrix("out", out)
-    select.select_candidates(candidates, k, preset, layout=form, contract=order, out=out)
+    k, kernel = require_matrix("out", out), cast(Implementation, implementation)
+    select.select_candidates(candidates, k, preset, layout=form, contract=order, implementation=kernel, out=out)
 
 
 @custom_op(f"{NAMESPACE}::select_peer_candidates", mutates_args=())
@@ -59,23 +66,34 @@ def select_peer_candidates(
     k: int,
     preset: str = "ieee",
     contract: str = "order",
+    implementation: str = "auto",
 ) -> torch.Tensor:
     """As ``select.select_peer_candidates``: int32 ``[rows, k]``.
 
     A graph does not know that the operator reads the buffers behind the
     addresses, so they have to be written before the graph that reads them.
     """
-    order = cast(SelectionContract, contract)
-    return select.select_peer_candidates(addresses, rows, local_candidates, k, preset, contract=order)
+    order, kernel = cast(SelectionContract, contract), cast(Implementation, implementation)
+    return select.select_peer_candidates(
+        addresses, rows, local_candidates, k, preset, contract=order, implementation=kernel
+    )
 
 
 @custom_op(f"{NAMESPACE}::select_peer_candidates_out", mutates_args=("out",))
 def select_peer_candidates_out(
-    addresses: torch.Tensor, local_candidates: int, out: torch.Tensor, preset: str = "ieee", contract: str = "order"
+    addresses: torch.Tensor,
+    local_candidates: int,
+    out: torch.Tensor,
+    preset: str = "ieee",
+    contract: str = "order",
+    implementation: str = "auto",
 ) -> None:
     """As ``select_peer_candidates`` into ``out``, whose dimensions are rows and k."""
-    k, order = require_matrix("out", out), cast(SelectionContract, contract)
-    select.select_peer_candidates(addresses, out.shape[0], local_candidates, k, preset, contract=order, out=out)
+    k, rows = require_matrix("out", out), out.shape[0]
+    order, kernel = cast(SelectionContract, contract), cast(Implementation, implementation)
+    select.select_peer_candidates(
+        addresses, rows, local_candidates, k, preset, contract=order, implementation=kernel, out=out
+    )
 
 
 @custom_op(f"{NAMESPACE}::localise", mutates_args=())
@@ -113,9 +131,14 @@ def localise_out(
 
 @select_candidates.register_fake
 def _(
-    candidates: torch.Tensor, k: int, preset: str = "ieee", layout: str = "row-major", contract: str = "order"
+    candidates: torch.Tensor,
+    k: int,
+    preset: str = "ieee",
+    layout: str = "row-major",
+    contract: str = "order",
+    implementation: str = "auto",
 ) -> torch.Tensor:
-    return _fake_selection(candidates, k, preset, layout, contract, None)
+    return _fake_selection(candidates, k, preset, layout, contract, implementation, None)
 
 
 @select_candidates_out.register_fake
@@ -125,23 +148,35 @@ def _(
     preset: str = "ieee",
     layout: str = "row-major",
     contract: str = "order",
+    implementation: str = "auto",
 ) -> None:
-    _fake_selection(candidates, require_matrix("out", out), preset, layout, contract, out)
+    _fake_selection(candidates, require_matrix("out", out), preset, layout, contract, implementation, out)
 
 
 @select_peer_candidates.register_fake
 def _(
-    addresses: torch.Tensor, rows: int, local_candidates: int, k: int, preset: str = "ieee", contract: str = "order"
+    addresses: torch.Tensor,
+    rows: int,
+    local_candidates: int,
+    k: int,
+    preset: str = "ieee",
+    contract: str = "order",
+    implementation: str = "auto",
 ) -> torch.Tensor:
-    return _fake_peer_selection(addresses, rows, local_candidates, k, preset, contract, None)
+    return _fake_peer_selection(addresses, rows, local_candidates, k, preset, contract, implementation, None)
 
 
 @select_peer_candidates_out.register_fake
 def _(
-    addresses: torch.Tensor, local_candidates: int, out: torch.Tensor, preset: str = "ieee", contract: str = "order"
+    addresses: torch.Tensor,
+    local_candidates: int,
+    out: torch.Tensor,
+    preset: str = "ieee",
+    contract: str = "order",
+    implementation: str = "auto",
 ) -> None:
     k = require_matrix("out", out)
-    _fake_peer_selection(addresses, out.shape[0], local_candidates, k, preset, contract, out)
+    _fake_peer_selection(addresses, out.shape[0], local_candidates, k, preset, contract, implementation, out)
 
 
 @localise.register_fake
@@ -191,13 +226,19 @@ def require_matrix(name: str, tensor: torch.Tensor) -> int:
 
 
 def _fake_selection(
-    candidates: torch.Tensor, k: int, preset: str, layout: str, contract: str, out: torch.Tensor | None
+    candidates: torch.Tensor,
+    k: int,
+    preset: str,
+    layout: str,
+    contract: str,
+    implementation: str,
+    out: torch.Tensor | None,
 ) -> torch.Tensor:
     """Check a selection of gathered candidates, and return its output."""
     sources, rows, local_candidates = select.check_candidates(candidates, cast(CandidateLayout, layout))
     out = select.prepare_output(out, rows, k, candidates.device)
-    order = cast(SelectionContract, contract)
-    select.check_selection(k, sources * local_candidates, order, "auto", candidates.device)
+    order, kernel = cast(SelectionContract, contract), cast(Implementation, implementation)
+    select.check_selection(k, sources * local_candidates, order, kernel, candidates.device)
     resolve_policy(preset)
     return out
 
@@ -209,13 +250,14 @@ def _fake_peer_selection(
     k: int,
     preset: str,
     contract: str,
+    implementation: str,
     out: torch.Tensor | None,
 ) -> torch.Tensor:
     """Check a selection from the sources' buffers, and return its output."""
     select.check_addresses(addresses, rows, local_candidates)
     out = select.prepare_output(out, rows, k, addresses.device)
-    order = cast(SelectionContract, contract)
-    select.check_selection(k, addresses.shape[0] * local_candidates, order, "auto", addresses.device)
+    order, kernel = cast(SelectionContract, contract), cast(Implementation, implementation)
+    select.check_selection(k, addresses.shape[0] * local_candidates, order, kernel, addresses.device)
     resolve_policy(preset)
     return out
 

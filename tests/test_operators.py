@@ -91,7 +91,7 @@ def samples(rows: int) -> dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]
     return {
         "select_candidates": [
             ((ordered, K), {}),
-            ((ranks, 2 * LOCAL + 1, "torch", "rank-major"), {}),
+            ((ranks, 2 * LOCAL + 1, "torch", "rank-major", "set", "triton"), {}),
         ],
         "select_candidates_out": [
             ((ordered, matrix(rows, K)), {}),
@@ -123,7 +123,7 @@ def test_operator_passes_opcheck(name: str, rows: int) -> None:
 def test_peer_operators_pass_opcheck(rows: int) -> None:
     parts, addresses = peers(rows)
     check("select_peer_candidates", (addresses, rows, LOCAL, K))
-    check("select_peer_candidates_out", (addresses, LOCAL, matrix(rows, K), "torch"))
+    check("select_peer_candidates_out", (addresses, LOCAL, matrix(rows, K), "torch", "set", "triton"))
     assert parts.shape[1] == rows
 
 
@@ -157,10 +157,15 @@ def test_misuse_is_refused_when_traced_as_when_run(workspace: Workspace) -> None
     assert refused("select_candidates", pairs[0], K, "best") == "preset"
     assert refused("select_candidates", pairs[0], K, layout="column-major") == "layout"
     assert refused("select_candidates", pairs[0], K, contract="bag") == "contract"
+    assert refused("select_candidates", pairs[0], K, implementation="cub") == "implementation"
+    assert refused("select_candidates_out", pairs[0], matrix(2, K), implementation="cub") == "implementation"
     assert refused("select_candidates_out", pairs[0], matrix(3, K)) == "shape of out"
     assert refused("select_candidates_out", pairs[0], matrix(1, K)[0]) == "shape of out"
     assert refused("select_peer_candidates", ids, 2, LOCAL, K) == "dtype of addresses"
     assert refused("select_peer_candidates", torch.zeros(2, dtype=torch.int64), -1, LOCAL, K) == "rows"
+    assert refused(
+        "select_peer_candidates", torch.zeros(2, dtype=torch.int64), 2, LOCAL, K, "ieee", "order", "cub"
+    ) == ("implementation")
     assert refused("select_peer_candidates_out", torch.zeros(2, dtype=torch.int64), LOCAL, ids.long()) == "dtype of out"
     assert refused("localise", ids, 2, 2) == "rank"
     assert refused("localise", ids, 0, 2, blocks=ids) == "block table"
