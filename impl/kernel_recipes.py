@@ -10,7 +10,9 @@ of which nobody calls.  These are built:
   exchange's inbox, or sources of an all-gather, with and without an exchange,
   or of peers: by position, and the 2048 best in order;
 * for the same shapes, with another preset, or without pairs: the 2048 best in
-  order.
+  order;
+* merges in one launch of 2, 4 and 8 ranks that offer as many candidates as are
+  selected, 512, 1024 or 2048, with the default preset: every output.
 
 What else a call needs is compiled at its first use.
 """
@@ -19,8 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
+from .fused import merge_recipe, merge_specialization
+from .geometry import Geometry, SelectionContract
 from .kernel_binary import KernelRecipe
 from .policy import POLICIES
 from .selector import selector_recipe
@@ -37,17 +42,26 @@ SOURCES: tuple[dict[str, Any], ...] = (
     {"sources": "strided", "stateful": True},
     {"sources": "peers"},
 )
+MERGE_WORLD_SIZES, MERGE_LENGTHS = (2, 4, 8), (512, 1024, 2048)
 
 
 def list_recipes(architecture: str) -> list[KernelRecipe]:
     """Return how every kernel is made for one architecture, such as ``sm_90a``."""
-    return [selector_recipe(specialization, architecture) for specialization in standard_specializations()]
+    selectors = [selector_recipe(specialization, architecture) for specialization in standard_specializations()]
+    return selectors + [merge_recipe(specialization, architecture) for specialization in standard_merges()]
 
 
 def list_representatives(architecture: str) -> list[KernelRecipe]:
-    """Return how one kernel of every larger shape is made: the 2048 best in order, or by position if streamed."""
+    """Return how a few kernels are made.
+
+    One selector of every larger shape: the 2048 best in order, or by position if
+    streamed; and the merges of the 2048 best of 2 ranks: few rows in order, many
+    by position.
+    """
     chosen = [replace(shape, **BEST_2048) for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY)]
-    return [selector_recipe(each, architecture) for each in (*chosen, replace(STREAMED, **BY_POSITION))]
+    selectors = [selector_recipe(each, architecture) for each in (*chosen, replace(STREAMED, **BY_POSITION))]
+    merges = (_specialize_merge(2, 2048, "order", False), _specialize_merge(2, 2048, "set", True))
+    return selectors + [merge_recipe(each, architecture) for each in merges]
 
 
 def list_standard_shapes(capacity: int) -> list[SelectorSpecialization]:
@@ -58,6 +72,27 @@ def list_standard_shapes(capacity: int) -> list[SelectorSpecialization]:
 def standard_specializations() -> list[SelectorSpecialization]:
     """Return every selector that is built ahead of time."""
     return list(dict.fromkeys((*_list_outputs(), *_list_variations())))
+
+
+def standard_merges() -> list[SelectorSpecialization]:
+    """Return the selectors of all merges in one launch that are built ahead of time."""
+    contracts: tuple[SelectionContract, ...] = ("set", "order")
+    calls = product(MERGE_WORLD_SIZES, MERGE_LENGTHS, contracts, (False, True))
+    return list(dict.fromkeys(_specialize_merge(*call) for call in calls))
+
+
+def _specialize_merge(world_size: int, length: int, contract: SelectionContract, many: bool) -> SelectorSpecialization:
+    """Return the selector of a merge of as many candidates of each rank as are selected.
+
+    Args:
+        world_size: Number of ranks.
+        length: Candidates of each rank, and ids of a row.
+        contract: Order of the output.
+        many: Whether there are more rows than multiprocessors.
+    """
+    rows = 2 if many else 1
+    geometry = Geometry(max_rows=rows, local_candidates=length, k=length, contract=contract)
+    return merge_specialization(geometry, world_size, rows, multiprocessors=1)
 
 
 def _list_outputs() -> Iterator[SelectorSpecialization]:

@@ -22,7 +22,9 @@ from tiebreak.impl.kernel_store import find_compiler
 
 ARCHITECTURES = codegen.ARCHITECTURES
 NAMES = [specimen.name for specimen in codegen.specimens()]
-SELECTORS = [recipe.name for recipe in list_representatives("sm_90a")]
+CUTEDSL_NAMES = [recipe.name for recipe in list_representatives("sm_90a")]
+PARAMETERS = {"select": "q" * 7 + "i" * 6, "merge": "q" * 15 + "i" * 7}
+"""Types of the parameters of CuTeDSL kernels; test_selector and test_fused hold the launches to the same."""
 
 
 def compile_in_a_process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -43,13 +45,13 @@ def outcome(tmp_path_factory) -> tuple[Path, str]:
     """Folder with the PTX of all kernels, and the printed table; without CuTeDSL it says what it leaves out."""
     folder = tmp_path_factory.mktemp("ptx")
     done = compile_in_a_process("--ptx", str(folder))
-    left_out = [name for name in SELECTORS if name in done.stderr.replace("\n", "")]
-    expected = (0, []) if find_compiler() else (2, SELECTORS)
+    left_out = [name for name in CUTEDSL_NAMES if name in done.stderr.replace("\n", "")]
+    expected = (0, []) if find_compiler() else (2, CUTEDSL_NAMES)
     assert (done.returncode, left_out) == expected, done.stderr
     return folder, done.stdout
 
 
-def operations(outcome: tuple[Path, str], name: str, architecture: int) -> list[str]:
+def operations(outcome: tuple[Path, str], name: str, architecture: int | str) -> list[str]:
     """Return the barriers, atomics and accesses to global memory of a kernel, in text order."""
     text = Path(outcome[0], f"{name}.sm_{architecture}.ptx").read_text()
     return re.findall(r"^\s*(?:@\S+ )?((?:bar|barrier|atom|red|fence|ld\.global|st\.global)\b\S*)", text, re.M)
@@ -74,15 +76,28 @@ def test_every_kernel_compiles(outcome, name, architecture):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_selectors_compile_where_there_is_a_compiler(outcome, architecture):
-    found = {path.name for path in outcome[0].glob("select-threads*") if f".sm_{architecture}a." in path.name}
-    assert found == {f"{name}.sm_{architecture}a.ptx" for name in SELECTORS if find_compiler()}
+@pytest.mark.parametrize("kind", PARAMETERS)
+def test_cutedsl_kernels_compile_where_there_is_a_compiler(outcome, kind, architecture):
+    found = {path.name for path in outcome[0].glob(f"{kind}-*threads=*.sm_{architecture}a.ptx")}
+    expected = [name for name in CUTEDSL_NAMES if name.startswith(f"{kind}-") and find_compiler()]
+    assert found == {f"{name}.sm_{architecture}a.ptx" for name in expected}
     for name in found:
         text = Path(outcome[0], name).read_text()
         threads = re.search(r"threads=(\d+)", name)[1]
         assert f".target sm_{architecture}a" in text
         assert f".reqntid {threads}" in text
-        assert read_entry(text)[1] == "qqqqqqqiiiii", "test_selector holds the launch to the same"
+        assert read_entry(text)[1] == PARAMETERS[kind]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_merges_release_and_acquire_at_system_scope(outcome, architecture):
+    for name in (name for name in CUTEDSL_NAMES if name.startswith("merge-") and find_compiler()):
+        done = operations(outcome, name, f"{architecture}a")
+        releases = [place for place, operation in enumerate(done) if is_flag(operation, "release")]
+        acquires = [place for place, operation in enumerate(done) if is_flag(operation, "acquire")]
+        assert releases and acquires
+        assert any(map(is_barrier, done[: releases[0]])), "a row's candidates are stored before its flag is released"
+        assert any(map(is_barrier, done[acquires[-1] :])), "a row is read after its flags were acquired"
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
