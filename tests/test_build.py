@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tiebreak.impl import kernel_store
 from tiebreak.impl.kernel_binary import KernelBinary, KernelRecipe
 from tiebreak.impl.kernel_files import read_kernel
 from tiebreak.impl.kernel_store import fingerprint_sources, obtain_kernel
-from tiebreak.resources import find_excesses
+from tiebreak.resources import SPILL_LIMIT, find_excesses
 
 SOURCES = (Path(__file__),)
 ARCHITECTURES = ("sm_90a", "sm_100a", "sm_121a")
@@ -85,11 +86,20 @@ def test_static_shared_memory_and_spills_count():
     binary = make_binary(recipe)
     assert list(find_excesses([binary])) == []
     large = KernelBinary(**{**vars(binary), "static_shared_bytes": 1377})
-    spilled = KernelBinary(**{**vars(binary), "spilled_bytes": 8})
-    assert list(find_excesses([large, spilled])) == [
+    spilling = KernelBinary(**{**vars(binary), "spilled_bytes": SPILL_LIMIT})
+    spilled = KernelBinary(**{**vars(binary), "spilled_bytes": SPILL_LIMIT + 8})
+    assert list(find_excesses([large, spilling, spilled])) == [
         "fill for sm_90a needs 101377 bytes of shared memory; GB10 has 101376",
-        "fill for sm_90a spills 8 bytes per thread",
+        "fill for sm_90a spills 520 bytes per thread; at most 512 are accepted",
     ]
+
+
+@pytest.mark.parametrize(("spilled_bytes", "code"), [(512, 0), (520, 1)])
+def test_spilled_registers_are_shown_and_refused_beyond_the_limit(monkeypatch, tmp_path, spilled_bytes, code):
+    use(monkeypatch, 0, compile=lambda recipe: replace(make_binary(recipe), spilled_bytes=spilled_bytes))
+    found, text = run("--arch", "sm_90a", "--out", str(tmp_path))
+    row = next(line for line in text.splitlines() if " fill-0 " in line)
+    assert (found, f" {spilled_bytes} " in row, any(tmp_path.iterdir())) == (code, True, code == 0)
 
 
 @pytest.mark.parametrize("architectures", ["", "sm_90", "90a", "sm_80a", "sm_90a,", "sm_90a,sm_9"])

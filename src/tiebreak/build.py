@@ -24,7 +24,7 @@ def build_kernels(architectures: str, folder: Path, console: Console) -> int:
         console: Where to print.
 
     Returns:
-        0, or 1 if a kernel spills registers or does not fit every target.
+        0, or 1 if a kernel spills too many registers or does not fit every target.
 
     Raises:
         InputError: A target is not known.
