@@ -159,4 +159,4 @@ def merge_fused(
     )
     kernel = obtain_merge(specialization, index)
     stream = torch.cuda.current_stream(fabric.device).cuda_stream
-    kernel.launch((max(rows, 1), 1, 1), specialization.threads, arguments, stream=stream)
+    kernel.launch((max(rows, 1), 1, 1), specialization.threads, arguments, stream=stream, programmatic=True)

@@ -82,7 +82,8 @@ def launch_selector(
         k,
         ahead,
     )
-    kernel.launch((rows, 1, 1), threads, arguments, stream=torch.cuda.current_stream(out.device).cuda_stream)
+    stream = torch.cuda.current_stream(out.device).cuda_stream
+    kernel.launch((rows, 1, 1), threads, arguments, stream=stream, programmatic=True)
 
 
 @cache

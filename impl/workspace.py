@@ -142,7 +142,7 @@ class Workspace:
 
     def merges_at_once(self, rows: int) -> bool:
         """Whether a merge of so many rows is one launch."""
-        return 0 < self.fused_rows and rows <= self.fused_rows
+        return self.fused_rows > 0 and rows <= self.fused_rows
 
     def merges_by_owner(self, rows: int) -> bool:
         """Whether a merge of so many rows is owner-sharded: through symmetric memory, from ``owner_rows`` on."""

@@ -65,6 +65,8 @@ class Exchange:
     Attributes:
         thread, threads: This thread, and how many the CTA has.
         epoch: Number of the exchange.
+        next_peer: Address of the buffer of the next rank.
+        flag_peer: Address of the buffer of the rank that this thread releases rows to.
         slot: Offset of its inbox slot in a buffer.
         row_bytes: Distance of two rows of the inbox.
     """
@@ -72,6 +74,8 @@ class Exchange:
     thread: Int32
     threads: int
     epoch: Int64
+    next_peer: Int64
+    flag_peer: Int64
     slot: Int64
     row_bytes: Int64
 
@@ -176,13 +180,17 @@ class FusedMerge:
             interleave: Consecutive tokens that one rank owns.
             k: Ids of a row.
         """
-        values = (scores, local_indices, row_starts, peers, buffer, state, output, scores_stride, indices_stride)
-        values += (output_stride, slot_bytes, max_polls, inbox, arrived, arrived_rows, rows, width)
-        values += (local_candidates, world_size, rank, interleave, k)
-        this = Exchange(tuple(name for name, _ in PARAMETERS), values)
+        addresses = (scores, local_indices, row_starts, peers, buffer, state, output)
+        distances = (scores_stride, indices_stride, output_stride, slot_bytes, max_polls, inbox, arrived, arrived_rows)
+        numbers = (rows, width, local_candidates, world_size, rank, interleave, k)
+        this = Exchange(tuple(name for name, _ in PARAMETERS), (*addresses, *distances, *numbers))
         thread, _, _ = cute.arch.thread_idx()
         row, _, _ = cute.arch.block_idx()
+        cute.arch.griddepcontrol_wait()
         this.thread, this.threads = thread, self.specialization.threads
+        # Read before they are needed, so that no store to a peer waits for its address.
+        this.next_peer = load_long(peers + Int64((rank + 1) % world_size) * 8)
+        this.flag_peer = load_long(peers + Int64(select_(thread < world_size, thread, Int32(0))) * 8)
         this.epoch = load_long(state) + 1
         this.slot = inbox + (this.epoch & Int64(1)) * slot_bytes
         this.row_bytes = Int64(world_size * local_candidates) * CANDIDATE_BYTES
@@ -211,7 +219,7 @@ def send_row(specialization: SelectorSpecialization, this: Any, row: Int32) -> N
     if offender[0] >= 0:
         record_error(this, INDEX_RANGE, Int64(row), Int64(offender[0]))
     if ~wrong & (this.thread < this.world_size):
-        publish_row(this, row, this.thread)
+        publish_row(this, row)
 
 
 @cute.jit
@@ -231,8 +239,9 @@ def send_vectors(
         words = [word for candidate in packed[turn] for word in candidate]
         offset = slice_offset + Int64(places[turn]) * (vector * CANDIDATE_BYTES)
         sent = (places[turn] < vectors) & ~failed
-        store_words(this.buffer + offset, words, sent)
-        for distance in cutlass.range(1, this.world_size, unroll=1):
+        store_words(this.next_peer + offset, words, sent)
+        store_words(this.buffer + offset, words, sent & (this.world_size > 1))
+        for distance in cutlass.range(2, this.world_size, unroll=1):
             peer = (this.rank + distance) % this.world_size
             store_words(load_long(this.peers + Int64(peer) * 8) + offset, words, sent)
 
@@ -253,9 +262,9 @@ def pack(this: Any, row: Int32, row_start: Int32, index: Int32, offender: Any) -
 
 
 @cute.jit
-def publish_row(this: Any, row: Int32, peer: Int32) -> None:
-    """Release a row to one peer; with row 0 also the number of rows."""
-    base = load_long(this.peers + Int64(peer) * 8)
+def publish_row(this: Any, row: Int32) -> None:
+    """Release a row to the peer of this thread; with row 0 also the number of rows."""
+    base = this.flag_peer
     place = Int64((Int32(this.epoch) & 1) * this.world_size + this.rank)
     store_long(base + this.arrived_rows + place * 8, Int64(this.rows), row == 0)
     release_flag(base + this.arrived + Int64(row * this.world_size + this.rank) * 8, this.epoch)
@@ -314,22 +323,25 @@ def merge_row(specialization: SelectorSpecialization, this: Any, index: Int32, f
 
 @cute.jit
 def finish(this: Any) -> None:
-    """The last CTA to finish advances the epoch, or writes -1 everywhere if the exchange has failed.  Two barriers."""
+    """The last CTA to finish advances the epoch, or writes -1 everywhere if the exchange has failed.  One barrier."""
     ctas, _, _ = cute.arch.grid_dim()
     cute.arch.barrier()
-    last = Boolean(False)
     if this.thread == 0:
-        last = arrive(this.state + FINISHED) == Int64(ctas - 1)
-    if any_thread(last):
-        failed = peek_word(this.state + ERROR_KIND) != 0
-        if failed:
+        settle(this, ctas)
+
+
+@cute.jit
+def settle(this: Any, ctas: Int32) -> None:
+    """Count this CTA as finished, and end the exchange if it is the last."""
+    if arrive(this.state + FINISHED) == Int64(ctas - 1):
+        store_long(this.state + FINISHED, Int64(0))
+        if peek_word(this.state + ERROR_KIND) != 0:
+            # One thread will do: nobody waits for a result that is lost.
             for row in cutlass.range(0, this.rows, unroll=1):
-                for slot in cutlass.range(this.thread, this.k, this.threads, unroll=1):
+                for slot in cutlass.range(0, this.k, unroll=1):
                     store_word(this.output + (Int64(row) * this.output_stride + Int64(slot)) * 4, Int32(-1))
-        elif this.thread == 0:
+        else:
             store_long(this.state, this.epoch)
-        if this.thread == 0:
-            store_long(this.state + FINISHED, Int64(0))
 
 
 def compile_merge(specialization: SelectorSpecialization, options: str) -> Any:

@@ -31,11 +31,9 @@ from .instructions import (
     largest_float,
     leading_zeros,
     least_float,
-    least_unsigned,
     magnified_distance,
     reverse_order,
     shift_right,
-    store_shared,
     store_shared_words,
     widen_members,
 )
@@ -69,18 +67,24 @@ def find_resident_cut(row: Any, tile: Any, k: Int32) -> Any:
     cut = no_cut(row.count)
     word, identity, position, twins, fullest = cut.word, cut.identity, cut.position, cut.twins, Int32(0)
     if solved & (row.count > k):
-        count_row(row, tile)
-        cute.arch.barrier()
-        found = find_bin(row, layout.histogram, k, keep)
-        need, members = k - found.better, found.members
-        if const_expr(keep):
-            fullest = found.fullest
-        unlisted_ties = Int32(0)
-        if members <= LIST_CANDIDATES:
-            list_bin(row, tile, row.range, found.bin, False)
+        need, members, place, unlisted_ties = k, row.count, Int32(0), Int32(TIED)
+        if row.range.words[0] == row.range.words[1]:
+            # One bin has them all; counting would only make every warp wait for that counter.
+            fullest = row.count
+            # All have read the bounds that the refinement overwrites.
+            cute.arch.barrier()
         else:
-            need, members = refine(row, tile, need, found.bin, members)
-            unlisted_ties = Int32(TIED)
+            count_row(row, tile)
+            cute.arch.barrier()
+            found = find_bin(row, layout.histogram, k, keep)
+            need, members, place = k - found.better, found.members, found.bin
+            if const_expr(keep):
+                fullest = found.fullest
+        if members <= LIST_CANDIDATES:
+            list_bin(row, tile, row.range, place, False)
+            unlisted_ties = Int32(0)
+        else:
+            need, members = refine(row, tile, need, place, members)
         solved = members <= LIST_CANDIDATES
         if solved:
             words = rank_list(row, members, need)
@@ -114,13 +118,9 @@ def distance_bits(tile: Any, divided: Any, element: int) -> Int32:
 @cute.jit
 def count_row(row: Any, tile: Any) -> None:
     """Count every candidate in its first-pass bin."""
-    if row.range.words[0] == row.range.words[1]:
-        # One bin has them all; counting would only make every warp wait for that counter.
-        store_shared(row.shared + row.layout.histogram, row.count, row.thread == 0)
-    else:
-        base = row.shared + (row.layout.histogram - ADDRESS_OF_ZERO)
-        for element in range_constexpr(2 * tile.vectors):
-            count_shared(base + distance_bits(tile, row.range, element) * 4)
+    base = row.shared + (row.layout.histogram - ADDRESS_OF_ZERO)
+    for element in range_constexpr(2 * tile.vectors):
+        count_shared(base + distance_bits(tile, row.range, element) * 4)
 
 
 @cute.jit
@@ -244,7 +244,7 @@ def is_twin(row: Any, tile: Any, element: int, score: Float32, word: Int32) -> B
 @cute.jit
 def count_ties(row: Any, tile: Any, word: Int32, low: Int32, places: Int32) -> None:
     """Count the candidates of one score by id."""
-    score, others = word_score(word), Int32(row.specialization.bins)
+    score = word_score(word)
     for element in range_constexpr(2 * tile.vectors):
-        digit = least_unsigned(shift_right(element_identity(row, tile, element) - low, places), others)
+        digit = shift_right(element_identity(row, tile, element) - low, places)
         count_bin(row, row.layout.digits, digit, is_twin(row, tile, element, score, word))

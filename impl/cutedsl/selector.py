@@ -103,6 +103,8 @@ class Selector:
             ahead: Distance of the row whose candidates to bring into the L2 cache, 0 for none.
         """
         index, _, _ = cute.arch.block_idx()
+        # The launch may overlap the end of the kernel that wrote the candidates.
+        cute.arch.griddepcontrol_wait()
         row = open_row(self.specialization)
         row.count = count
         offset = Int64(index) * row_bytes
