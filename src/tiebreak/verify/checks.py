@@ -52,7 +52,7 @@ class Check:
 
 
 def check_selection(backend: Backend, effort: Effort) -> Iterator[Trial]:
-    """Compare selections of gathered candidates with the oracle, in every public arrangement and under both contracts."""
+    """Compare selections of gathered candidates with the oracle, in every arrangement and under both contracts."""
     shapes = ((1, 4, 4, 3), (2, 3, 5, 7), (3, 1, 0, 2), (2, 2, 9, 40), (0, 2, 4, 4), (4, 2, 16, 16))
     for number in range(effort.rounds):
         for trial, ((rows, ranks, local, k), kind) in enumerate(itertools.product(shapes, KINDS)):
