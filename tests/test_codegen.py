@@ -51,7 +51,7 @@ def outcome(tmp_path_factory) -> tuple[Path, str]:
     return folder, done.stdout
 
 
-def operations(outcome: tuple[Path, str], name: str, architecture: int | str) -> list[str]:
+def operations(outcome: tuple[Path, str], name: str, architecture: int) -> list[str]:
     """Return the barriers, atomics and accesses to global memory of a kernel, in text order."""
     text = Path(outcome[0], f"{name}.sm_{architecture}.ptx").read_text()
     return re.findall(r"^\s*(?:@\S+ )?((?:bar|barrier|atom|red|fence|ld\.global|st\.global)\b\S*)", text, re.M)
@@ -90,14 +90,20 @@ def test_cutedsl_kernels_compile_where_there_is_a_compiler(outcome, kind, archit
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_merges_release_and_acquire_at_system_scope(outcome, architecture):
+def test_merges_meet_before_the_release_and_after_the_last_acquire(outcome, architecture):
     for name in (name for name in CUTEDSL_NAMES if name.startswith("merge-") and find_compiler()):
-        done = operations(outcome, name, f"{architecture}a")
-        releases = [place for place, operation in enumerate(done) if is_flag(operation, "release")]
-        acquires = [place for place, operation in enumerate(done) if is_flag(operation, "acquire")]
-        assert releases and acquires
-        assert any(map(is_barrier, done[: releases[0]])), "a row's candidates are stored before its flag is released"
-        assert any(map(is_barrier, done[acquires[-1] :])), "a row is read after its flags were acquired"
+        text = Path(outcome[0], f"{name}.sm_{architecture}a.ptx").read_text()
+
+        def find(pattern: str, text: str = text) -> list[int]:
+            return [match.start() for match in re.finditer(pattern, text)]
+
+        barriers = find(r"\b(?:bar\.sync|barrier\.cta\.red)\b")
+        (release,), acquires = find(r"\bst\.release\.sys\b"), find(r"\bld\.acquire\.sys\b")
+        sends, reads = find(r"\bst\.global\.v4\.b32\b"), find(r"\bld\.global\.v4\.b32\b")
+        assert sends and reads and acquires
+        assert any(sends[-1] < barrier < release for barrier in barriers), "a flag covers the stores of all threads"
+        assert any(acquires[-1] < barrier < reads[0] for barrier in barriers), "no thread reads ahead of the flags"
+        assert not find(r"\b(?:acquire|release|acq_rel)\.(?!sys)")
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
