@@ -13,7 +13,9 @@ modules in this order; each one uses only the ones above it:
 6. ``merge``: local top-K, exchange and selection composed.
 7. ``theorem``: when exchanging K per rank is exact, checked exhaustively.
 8. ``protocol``: the flags and slots of the exchange, and its named variations.
-9. ``exchange``: that protocol as a transition system, explored.
+9. ``search``: breadth-first search through the states of a protocol.
+10. ``exchange``: that protocol as a transition system, explored.
+11. ``fused``: the exchange in one kernel, whose rows are messages, explored.
 
 Every public operation is documented under the same four headings, present
 even when there is little to say: Meaning, Shapes, Errors, Source.  Import the

@@ -1,4 +1,4 @@
-"""Reading order 3 of 9: what a caller may rely on.
+"""Reading order 3 of 11: what a caller may rely on.
 
 One selection can be right in three senses, from weak to strong.  A caller
 states which one is meant, and nothing stronger is then held against it:

@@ -1,4 +1,4 @@
-"""Reading order 9 of 9: the exchange as a transition system, explored.
+"""Reading order 10 of 11: the exchange as a transition system, explored.
 
 A state is the memory of every rank and the position of its stream.  A step is
 one kernel of one rank, executed at once; ranks interleave freely and the
@@ -6,34 +6,22 @@ kernels of a rank run in stream order.  That is sequential consistency at kernel
 granularity: which stores a release covers and how the programs of a kernel
 overlap is not modelled here.
 
-A waiting kernel is a step that is not enabled, so a system that can neither
-step nor is finished is deadlocked; a bounded wait turns that into an error
-record.  Every step advances a rank, so no run is endless, and freedom from
-deadlock means that every rank finishes.  An exchange may be an eager launch or
+A waiting kernel is a step that is not enabled.  Every step advances a rank, so
+no run is endless, and freedom from deadlock means that every rank finishes.  An exchange may be an eager launch or
 a graph replay alike: its kernels get nothing from the host, and the variation
 with a frozen epoch shows what a host scalar would do.
 """
 
 from __future__ import annotations
 
-import enum
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from tiebreak.errors import InputError
 
-from .protocol import VARIATIONS, Comparison, Discipline, Kernel, System, Verdict
-
-
-class Invariant(enum.Enum):
-    """What must hold in every run."""
-
-    UNREAD_KEPT = "no slot is overwritten before it was read"
-    OWN_EPOCH = "every selection reads its own epoch from every rank"
-    """Likewise every collection of returned ids."""
-    PROGRESS = "no rank waits for ever"
+from .protocol import VARIATIONS, Comparison, Discipline, Kernel, System
+from .search import Exploration, Invariant, search
 
 
 class Part(NamedTuple):
@@ -72,49 +60,6 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         return f"rank {self.rank} {self.kernel.value} {self.exchange}"
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """Result of exploring a system.
-
-    Attributes:
-        system: What was explored.
-        states: Distinct states reached, up to the violation if there is one.
-        invariant: The invariant that breaks, None if none does.
-        schedule: A shortest schedule that breaks it, ending with the step that
-            does (or, for a deadlock, after which nothing can run).
-    """
-
-    system: System
-    states: int
-    invariant: Invariant | None = None
-    schedule: tuple[Step, ...] = ()
-
-    @property
-    def verdict(self) -> Verdict:
-        """The consequence of the broken invariant."""
-        if self.invariant is None:
-            return Verdict.CORRECT
-        return Verdict.DEADLOCK if self.invariant is Invariant.PROGRESS else Verdict.WRONG_DATA
-
-    @property
-    def name(self) -> str:
-        """Variation and discipline."""
-        return f"{self.system.variation.name}, {self.system.discipline.value}"
-
-    @property
-    def as_stated(self) -> bool:
-        """Whether the verdict is the one stated."""
-        return self.verdict is self.system.stated
-
-    @property
-    def message(self) -> str:
-        """The verdict, with the schedule that shows it."""
-        if self.invariant is None:
-            return f"{self.verdict.value} in {self.states} states"
-        steps = "; ".join(str(step) for step in self.schedule)
-        return f"{self.verdict.value}, against '{self.invariant.value}', after {len(self.schedule)} steps: {steps}"
 
 
 def initial_state(system: System) -> State:
@@ -204,41 +149,26 @@ def step(system: System, state: State, rank: int) -> tuple[State, Invariant | No
     return tuple(ranks), broken
 
 
-def explore(system: System, invariants: Collection[Invariant] = tuple(Invariant)) -> Exploration:
+def explore(system: System, invariants: Collection[Invariant] = tuple(Invariant)) -> Exploration[Step]:
     """Explore every interleaving, breadth first.
 
     Meaning:
-        Visits every reachable state once and stops at the first violation of
-        one of ``invariants``; breadth first, so no schedule to any of them is
-        shorter.  Leaving out ``UNREAD_KEPT`` asks what an overwrite leads to.
+        The first violation of one of ``invariants``.  Leaving out
+        ``UNREAD_KEPT`` asks what an overwrite leads to.
     Shapes:
         None.
     Errors:
         None.
     Source:
-        Explicit-state search.  ``acknowledged`` reaches as many states as the
-        protocol of https://github.com/vllm-project/vllm/pull/47348 (118 for 2
+        ``acknowledged`` reaches as many states as the protocol of
+        https://github.com/vllm-project/vllm/pull/47348 (118 for 2
         ranks and 3 exchanges, 375 for 3 ranks and 2): the same dependences,
         with the flags at the reader instead of the writer.
     """
-    start = initial_state(system)
-    origin: dict[State, tuple[State, Step] | None] = {start: None}
-    queue = deque([start])
-    while queue:
-        state = queue.popleft()
-        for taken, after, broken in _successors(system, state):
-            if broken in invariants:
-                return Exploration(system, len(origin), broken, (*_path(origin, state), taken))
-            if after in origin:
-                continue
-            origin[after] = (state, taken)
-            if Invariant.PROGRESS in invariants and _stuck(system, after):
-                return Exploration(system, len(origin), Invariant.PROGRESS, _path(origin, after))
-            queue.append(after)
-    return Exploration(system, len(origin))
+    return search(system, initial_state(system), partial(_successors, system), partial(_stuck, system), invariants)
 
 
-def check_variations(world_size: int = 2, exchanges: int = 3) -> tuple[Exploration, ...]:
+def check_variations(world_size: int = 2, exchanges: int = 3) -> tuple[Exploration[Step], ...]:
     """Explore every variation under every discipline it applies to.
 
     Meaning:
@@ -386,12 +316,3 @@ def _stuck(system: System, state: State) -> bool:
     ranks = range(system.world_size)
     done = all(finished(system, state, rank) for rank in ranks)
     return not done and not any(enabled(system, state, rank) for rank in ranks)
-
-
-def _path(origin: dict[State, tuple[State, Step] | None], state: State) -> tuple[Step, ...]:
-    """Schedule from the initial state to a state."""
-    steps = []
-    while (link := origin[state]) is not None:
-        state, taken = link
-        steps.append(taken)
-    return tuple(reversed(steps))

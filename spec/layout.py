@@ -1,4 +1,4 @@
-"""Reading order 4 of 9: which rank owns which global id.
+"""Reading order 4 of 11: which rank owns which global id.
 
 A request's tokens are dealt to W ranks in runs of S tokens, S being the
 interleave: rank 0 gets tokens 0..S-1, rank 1 the next S, and so on around.

@@ -1,4 +1,4 @@
-"""Reading order 6 of 9: the merge, end to end.
+"""Reading order 6 of 11: the merge, end to end.
 
 Local top-K on every rank, packing, exchange, selection.  The exchange is a
 plain gather here; how memory and flags carry it is the subject of

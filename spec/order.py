@@ -1,4 +1,4 @@
-"""Reading order 1 of 9: the total order on (score, id).
+"""Reading order 1 of 11: the total order on (score, id).
 
 In words: a candidate is better when its score is higher; among equal scores
 it is better when its id is lower.  Any candidate with a negative id is padding

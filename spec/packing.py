@@ -1,4 +1,4 @@
-"""Reading order 5 of 9: candidates as memory.
+"""Reading order 5 of 11: candidates as memory.
 
 A candidate travels as two 32-bit words: the bits of its fp32 score and its
 int32 global id.  Both are carried bit-cast in an int32 array whose last axis

@@ -1,4 +1,4 @@
-"""Reading order 8 of 9: the protocol of the exchange, and what can go wrong with it.
+"""Reading order 8 of 11: the protocol of the exchange, and what can go wrong with it.
 
 Each rank owns one buffer: inbox slots, each with one part per source rank, and
 two rows of flags, ``published[source]`` and ``acknowledged[peer]``.  A rank
@@ -41,7 +41,7 @@ both: an owner returns n after it saw every rank publish n, which each does
 after it collected its last returned ids before n.
 
 Named variations change one thing each.  All but the correct ones are faults of
-public record, and the last module finds a shortest schedule for each.
+public record, and ``exchange`` finds a shortest schedule for each.
 """
 
 from __future__ import annotations
@@ -193,6 +193,11 @@ class System:
             raise InputError(
                 "variation", value=self.variation.name, limit=f"means nothing when {self.discipline.value}"
             )
+
+    @property
+    def name(self) -> str:
+        """Variation and discipline."""
+        return f"{self.variation.name}, {self.discipline.value}"
 
     @property
     def stated(self) -> Verdict | None:

@@ -1,4 +1,4 @@
-"""Reading order 2 of 9: the global top-K of gathered candidates.
+"""Reading order 2 of 11: the global top-K of gathered candidates.
 
 After the exchange every rank holds the same candidates, W*K pairs of a score
 and a global id per row.  Selection is a pure function of those pairs: sort by

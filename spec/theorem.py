@@ -1,4 +1,4 @@
-"""Reading order 7 of 9: when exchanging K candidates per rank is exact.
+"""Reading order 7 of 11: when exchanging K candidates per rank is exact.
 
 Theorem.  Let every rank keep K of its candidates and let the merge select K of
 what was kept, by the total order.

@@ -5,17 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tiebreak.errors import InputError
-from tiebreak.spec.exchange import (
-    Exploration,
-    Invariant,
-    check_variations,
-    enabled,
-    explore,
-    finished,
-    initial_state,
-    step,
-)
+from tiebreak.spec.exchange import Step, check_variations, enabled, explore, finished, initial_state, step
 from tiebreak.spec.protocol import AS_SPECIFIED, AT_WRAP, VARIATIONS, Discipline, Kernel, System, Variation, Verdict
+from tiebreak.spec.search import Exploration, Invariant
 
 BY_NAME = {variation.name: variation for variation in VARIATIONS}
 BY_OWNER = [variation for variation in VARIATIONS if variation.name.startswith("merged by owner")]
@@ -141,7 +133,7 @@ def test_every_overwrite_leads_to_a_wrong_selection(variation: Variation, discip
         assert explore(system, (Invariant.OWN_EPOCH,)).invariant is Invariant.OWN_EPOCH
 
 
-def run(variation: str, discipline: Discipline) -> Exploration:
+def run(variation: str, discipline: Discipline) -> Exploration[Step]:
     return explore(System(discipline, BY_NAME[variation]))
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tiebreak.backends import Backend
 from tiebreak.errors import TiebreakError
 from tiebreak.inputs.captured import default_input
-from tiebreak.spec import exchange, packing, theorem
+from tiebreak.spec import exchange, fused, packing, theorem
 from tiebreak.spec.layout import Layout
+from tiebreak.spec.search import Exploration
 
 from .case import KINDS, Ids, Recipe, Scores, build_case
 from .families import Effort
@@ -190,7 +192,8 @@ def check_theorem(backend: Backend, effort: Effort) -> Iterator[Trial]:
 
 def check_model(backend: Backend, effort: Effort) -> Iterator[Trial]:
     """Explore the exchange as a transition system, and each named variation of it."""
-    for result in exchange.check_variations():
+    results: list[Exploration[Any]] = [*exchange.check_variations(), *fused.check_fused_variations()]
+    for result in results:
         yield Trial(result.name, "" if result.as_stated else result.message)
 
 
