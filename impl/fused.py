@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tiebreak.errors import InputError
+from tiebreak.errors import InputError, WorkspaceError
 
 from .agreement import require
 from .driver import LoadedKernel, load_kernel
@@ -68,11 +68,16 @@ def obtain_merge(specialization: SelectorSpecialization, index: int) -> LoadedKe
     return load_kernel(obtain_kernel(merge_recipe(specialization, device_architecture(index))), index)
 
 
-def agree_fused_rows(fabric: Fabric, geometry: Geometry) -> int:
+def agree_fused_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> int:
     """Return the rows up to which merges are one launch, 0 for none; collective, the same on all ranks.
 
     A CTA waits for CTAs of the other ranks, so all must be resident; ranks that
     share a device share its room.
+
+    Args:
+        fabric: This rank's fabric.
+        geometry: What the ranks agreed on.
+        symmetric: Whether they have symmetric memory.
 
     Raises:
         WorkspaceError: On every rank, when fused launches are asked for and
@@ -81,37 +86,47 @@ def agree_fused_rows(fabric: Fabric, geometry: Geometry) -> int:
     own = require(
         fabric,
         "preparation of fused launches",
-        lambda: count_own_rows(fabric, geometry),
+        lambda: count_own_rows(fabric, geometry, symmetric=symmetric),
         remedy="choose launches 'separate' on every rank",
     )
     device = str(torch.cuda.get_device_properties(fabric.device).uuid) if own else ""
     reports = fabric.gather_objects((own, device))
     devices = [name for _, name in reports]
-    return int(min(rows // devices.count(name) for rows, name in reports))
+    agreed = int(min(rows // devices.count(name) for rows, name in reports))
+    if agreed == 0 and geometry.launches == "fused":
+        raise WorkspaceError(
+            "rows merged in one launch",
+            value=agreed,
+            limit="launches 'fused' needs room for a row of every rank on every device",
+            remedy="choose launches 'separate' on every rank",
+        )
+    return agreed
 
 
-def count_own_rows(fabric: Fabric, geometry: Geometry) -> int:
+def count_own_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> int:
     """Return how many rows this rank's device merges at once, 0 if it cannot fuse.
 
     Raises:
         InputError: Fused launches are asked for and cannot be.
         MissingBackendError: As ``obtain_merge``.
     """
-    cutedsl = resolve_implementation(geometry.implementation, fabric.device) == "cutedsl"
-    possible = cutedsl and geometry.discipline == "alternating" and geometry.launches != "separate"
+    possible = symmetric and geometry.discipline == "alternating" and geometry.launches != "separate"
+    possible = possible and resolve_implementation(geometry.implementation, fabric.device) == "cutedsl"
     shapes: list[SelectorSpecialization] = []
     index, multiprocessors = fabric.device.index, 0
     if possible:
         multiprocessors = count_multiprocessors(index)
         for rows in (multiprocessors, multiprocessors + 1):
             shapes.append(merge_specialization(geometry, fabric.world_size, rows, multiprocessors))
-        possible = not any(shape.streamed for shape in shapes)
+        # A thread of a CTA releases and awaits the flag of one rank.
+        possible = not any(shape.streamed or shape.threads < fabric.world_size for shape in shapes)
     if not possible:
         if geometry.launches == "fused":
             raise InputError(
                 "launches",
                 value="fused",
-                limit="needs CuTeDSL, discipline alternating, and candidates that fit registers",
+                limit="needs symmetric memory, CuTeDSL, discipline alternating, candidates that fit registers, "
+                "and no more ranks than a CTA has threads",
                 remedy="choose 'auto' or 'separate'",
             )
         return 0

@@ -56,9 +56,10 @@ class Geometry:
         implementation: Selection kernel: ``cutedsl``, ``triton``, or ``auto``:
             cutedsl on a GPU, triton under its interpreter.
         launches: Whether a merge is one kernel (``fused``) or one kernel per
-            step (``separate``); ``auto`` fuses where that is possible: with
-            cutedsl, two slots in turn, and no more rows than every rank's
-            device holds at once.
+            step (``separate``).  ``auto`` fuses where that is possible: through
+            symmetric memory, with cutedsl, two slots in turn, and no more rows
+            than every rank's device holds at once.  ``fused`` is an error where
+            no merge could be; one of more rows is separate all the same.
         owner_rows: Rows from which a merge through symmetric memory is
             owner-sharded: each rank merges its share of the rows and returns
             their ids; 0 for never.  Results are the same.  The default is an

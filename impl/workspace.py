@@ -88,7 +88,8 @@ class Workspace:
 
         Raises:
             GeometryError: On every rank, when any rank failed or they disagree.
-            WorkspaceError: On every rank, when one could not get its memory.
+            WorkspaceError: On every rank, when one could not get its memory, or
+                cannot fuse launches that must be.
         """
         agreed = agree(fabric, geometry)
         buffer = _rendezvous(fabric, agreed)
@@ -99,8 +100,7 @@ class Workspace:
             lambda: cls._initialised(fabric, agreed, max_polls, buffer),
             remedy="free device memory, or correct the arguments, on the ranks named",
         )
-        if buffer is not None:
-            workspace.fused_rows = agree_fused_rows(fabric, agreed)
+        workspace.fused_rows = agree_fused_rows(fabric, agreed, symmetric=buffer is not None)
         return workspace
 
     @classmethod

@@ -75,6 +75,7 @@ def merges(draw: st.DrawFn, backend: str, world_size: int, contract: str) -> Sce
         mode=draw(st.sampled_from(["eager", "graph"])),
         skew=draw(st.sampled_from([0, 0, 200])),
         owner_rows=draw(st.sampled_from([512, 2])) if flags else 512,
+        launches=draw(st.sampled_from(["auto", "separate"])),
     )
 
 

@@ -26,10 +26,42 @@ MERGES: list[dict[str, Any]] = [
     {"rows": 2, "epochs": 301, "mode": "graph", "starts": True},
 ]
 
+FUSED: list[dict[str, Any]] = [
+    {**PUBLIC, "kind": "captured", "epochs": 2, "launches": "fused", "contract": "set"},
+    {**PUBLIC, "kind": "plateau", "epochs": 3, "launches": "separate", "mode": "graph", "skew": 200},
+    {"rows": 24, "k": 512, "local": 511, "length": 3000, "epochs": 3, "launches": "fused", "starts": True},
+    {"rows": 5, "k": 7, "local": 7, "length": 40, "epochs": 64, "row_counts": 6, "launches": "fused", "skew": 300},
+    {"rows": 3, "epochs": 300, "row_counts": 4, "launches": "fused", "mode": "graph", "epoch": 2**63 - 150},
+    {"rows": 6, "epochs": 60, "row_counts": 7, "owner_rows": 4, "launches": "fused", "mode": "graph", "skew": 100},
+    {"rows": 6, "epochs": 60, "row_counts": 7, "owner_rows": 4, "launches": "separate", "mode": "graph", "skew": 100},
+]
+"""Merges in one launch, alone and in turn with owner-sharded ones, and the same sizes in separate launches."""
+
+ROOM: list[dict[str, Any]] = [
+    {"rows": rows, "row_counts": rows // 5, "length": 24, "epochs": 8, "owner_rows": 0, "launches": "fused"}
+    for rows in (1200, 2350)
+]
+"""Numbers of rows around those that 132 multiprocessors merge at once, for two ranks of a device and for one."""
+
 
 @pytest.mark.parametrize("fields", MERGES, ids=lambda fields: "-".join(map(str, fields.values())))
 def test_merges_of_public_sizes_and_many_epochs(backend: Backend, world_size: int, fields: dict[str, Any]) -> None:
     require_clean(backend, base_scenario(backend.name, ranks=world_size, **fields), "default")
+
+
+@pytest.mark.transports("alternating")
+@pytest.mark.parametrize("fields", FUSED + ROOM, ids=lambda fields: "-".join(map(str, fields.values())))
+def test_merges_in_one_launch_and_in_several(backend: Backend, world_size: int, fields: dict[str, Any]) -> None:
+    require_clean(backend, base_scenario(backend.name, ranks=world_size, transport="symmetric", **fields), "default")
+
+
+@pytest.mark.transports("alternating")
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize("fault", ["fewer-rows", "dead", "one-fewer"])
+@pytest.mark.parametrize("launches", ["fused", "separate"])
+def test_merges_that_go_wrong_end_in_the_same_errors(backend: Backend, launches: str, fault: str, mode: str) -> None:
+    scenario = base_scenario(backend.name, rows=3, epochs=3, launches=launches, fault=fault, mode=mode)
+    require_clean(backend, scenario, "default")
 
 
 @pytest.mark.parametrize("epoch", [0, 2**63 - 5000])

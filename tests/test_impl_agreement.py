@@ -54,6 +54,8 @@ def test_parts_of_the_buffer_are_aligned_and_do_not_overlap(world_size):
         (layout.published_rows, 16 * world_size),
         (layout.acknowledged, 8 * world_size),
         (layout.returned, 8 * world_size),
+        (layout.arrived_rows, 16 * world_size),
+        (layout.arrived, 8 * 3 * world_size),
         (layout.inbox, 2 * 3 * world_size * 5 * 2 * 4),
         (layout.returned_ids, 7 * 6 * 4),
     ]
@@ -77,6 +79,9 @@ def test_parts_of_the_buffer_are_aligned_and_do_not_overlap(world_size):
         ("transport", "all-gather"),
         ("first_epoch", 7),
         ("owner_rows", 2),
+        ("contract", "set"),
+        ("implementation", "triton"),
+        ("launches", "separate"),
     ],
 )
 def test_a_difference_is_the_same_error_on_every_rank(name, value):
@@ -103,6 +108,9 @@ def test_a_difference_is_the_same_error_on_every_rank(name, value):
         ("dtype", "float16"),
         ("first_epoch", 2**63),
         ("owner_rows", -1),
+        ("contract", "values"),
+        ("implementation", "cuda"),
+        ("launches", "both"),
         ("version", 0),
     ],
 )

@@ -137,13 +137,14 @@ def test_the_judge_requires_the_right_error_of_the_survivors() -> None:
 
 
 def test_smaller_scenarios_are_smaller_and_end() -> None:
-    fields = {"ranks": 4, "rows": 5, "row_counts": 6, "owner_rows": 2, "kind": "ties", "seed": 9}
+    fields = {"ranks": 4, "rows": 5, "row_counts": 6, "owner_rows": 2, "kind": "ties", "seed": 9, "launches": "separate"}
     scenario, steps = Scenario(**fields, starts=True, mode="graph"), 0
     while smaller := list(smaller_scenarios(scenario)):
         scenario, steps = smaller[0], steps + 1
         assert steps < 100
     assert (scenario.ranks, scenario.rows, scenario.k, scenario.epochs, scenario.kind) == (2, 1, 1, 1, "equal")
     assert (scenario.row_counts, scenario.owner_rows) == (1, Scenario.owner_rows)
+    assert scenario.launches == Scenario.launches
 
 
 def test_a_clean_run_reports_every_cell_and_exits_0(tmp_path: Path) -> None:

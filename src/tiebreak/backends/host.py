@@ -119,6 +119,7 @@ class HostProgram:
             first_epoch=scenario.epoch,
             contract=scenario.contract,
             implementation=scenario.implementation,
+            launches=scenario.launches,
             owner_rows=scenario.owner_rows,
         )
         workspace = self._implementation.module("workspace").Workspace.create(
@@ -126,7 +127,8 @@ class HostProgram:
         )
         fabric.name_regions(workspace.state, {0: "epoch", 8: "error_record"})
         if workspace.buffer is not None:
-            names = ("published", "published_rows", "acknowledged", "returned", "inbox", "returned_ids")
+            flags = ("published", "published_rows", "acknowledged", "returned", "arrived_rows", "arrived")
+            names = (*flags, "inbox", "returned_ids")
             regions = {getattr(workspace.layout, name): name for name in names}
             fabric.name_regions(workspace.buffer.local, regions)
         cases = self._cases

@@ -22,6 +22,7 @@ LEAST = {
 }  # fmt: skip
 CONTRACTS = ("order", "set")
 IMPLEMENTATIONS = ("auto", "cutedsl", "triton")
+LAUNCHES = ("auto", "fused", "separate")
 FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry")
 
 
@@ -46,6 +47,9 @@ class Scenario(Recipe):
         skew: Longest time in microseconds by which a real GPU holds a rank back before a
             merge; every rank and merge draws its own.  Simulated ranks have schedules for that.
         implementation: Selection kernel, ``cutedsl`` or ``triton``; ``auto`` leaves it to the device.
+        launches: Whether a merge is one kernel (``fused``) or one kernel per step
+            (``separate``); ``auto`` fuses where that is possible, which it is not on
+            simulated ranks: there ``fused`` is an error.
         owner_rows: Rows from which a merge is owner-sharded, 0 for never.
     """
 
@@ -59,6 +63,7 @@ class Scenario(Recipe):
     data_points: bool = True
     skew: int = 0
     implementation: str = "auto"
+    launches: str = "auto"
     owner_rows: int = 512
 
     @property
@@ -79,6 +84,7 @@ class Scenario(Recipe):
             ("fault", FAULTS),
             ("contract", CONTRACTS),
             ("implementation", IMPLEMENTATIONS),
+            ("launches", LAUNCHES),
         ):
             if getattr(self, name) not in allowed:
                 raise InputError(

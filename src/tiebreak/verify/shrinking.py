@@ -102,6 +102,7 @@ def smaller_scenarios(scenario: Scenario) -> Iterator[Scenario]:
         ("row_counts", 1),
         ("mode", "eager"),
         ("owner_rows", Scenario.owner_rows),
+        ("launches", Scenario.launches),
     ):
         if getattr(scenario, name) != simple:
             yield _with(scenario, name, simple)
