@@ -26,7 +26,7 @@ def tabulate_kernels(binaries: Iterable[KernelBinary]) -> Table:
 def find_excesses(binaries: Iterable[KernelBinary]) -> Iterator[str]:
     """Yield one line for every kernel that spills more than ``SPILL_LIMIT`` or does not fit every target.
 
-    Some spilling is the price of occupancy: two CTAs of 512 threads on one
+    Some spilling is the price of occupancy: two CTAs of 512 threads, or one of 1024, on one
     multiprocessor leave 64 registers to a thread.  What does not fit belongs to
     the rare paths (ties, rows that need more passes, sorting), where it was
     measured not to matter.  The limit keeps it from growing unnoticed.
