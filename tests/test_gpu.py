@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tiebreak.backends import Backend
+from tiebreak.verify.case import KINDS
 from tiebreak.verify.command import require_clean
 from tiebreak.verify.families import base_scenario
 
@@ -68,3 +70,17 @@ def test_merges_that_go_wrong_end_in_the_same_errors(backend: Backend, launches:
 def test_ten_thousand_replays_with_fresh_data(backend: Backend, epoch: int) -> None:
     scenario = base_scenario(backend.name, mode="graph", epochs=10_000, rows=2, row_counts=2, epoch=epoch)
     require_clean(backend, scenario, "default")
+
+
+@pytest.mark.transports("alternating")
+@pytest.mark.parametrize("contract", ["order", "set"])
+@pytest.mark.parametrize("kind", ["plateau", "equal", "special", "random"])
+@pytest.mark.parametrize("count", [1024, 4096, 5001, 20_000])
+def test_ids_of_a_row_do_not_depend_on_the_batch(backend: Backend, count: int, kind: str, contract: str) -> None:
+    random = np.random.default_rng(7)
+    scores = KINDS[kind](random, (300, count)).view(np.int32)
+    identities = np.stack([random.permutation(count) for _ in scores]).astype(np.int32)
+    gathered = np.stack([scores, identities], axis=2)
+    whole = backend.select(gathered, 512, "ieee", "row-major", contract)
+    for rows in (slice(0, 1), slice(299, 300), slice(7, 24), slice(100, 240)):
+        assert np.array_equal(backend.select(gathered[rows], 512, "ieee", "row-major", contract), whole[rows])

@@ -137,8 +137,8 @@ def test_the_judge_requires_the_right_error_of_the_survivors() -> None:
 
 
 def test_smaller_scenarios_are_smaller_and_end() -> None:
-    fields = {"ranks": 4, "rows": 5, "row_counts": 6, "owner_rows": 2, "kind": "ties", "seed": 9, "launches": "separate"}
-    scenario, steps = Scenario(**fields, starts=True, mode="graph"), 0
+    fields = {"ranks": 4, "rows": 5, "row_counts": 6, "owner_rows": 2, "kind": "ties", "seed": 9}
+    scenario, steps = Scenario(**fields, starts=True, mode="graph", launches="separate"), 0
     while smaller := list(smaller_scenarios(scenario)):
         scenario, steps = smaller[0], steps + 1
         assert steps < 100
