@@ -115,13 +115,22 @@ class Tile:
 
 
 @cute.jit
-def read_tile(row: Any, first_vector: Int32, resident: bool) -> Any:
-    """Issue the loads of one tile."""
+def read_tile(row: Any, first_vector: Int32) -> Any:
+    """Issue the loads of one tile of a row that is read again in every pass."""
     tile = Tile()
-    tile.resident = resident
-    tile.vectors = row.specialization.vectors if resident else STREAMED_VECTORS
+    tile.resident, tile.vectors = False, STREAMED_VECTORS
     tile.position = ((row.warp * row.warp_vectors + first_vector) * 32 + row.lane) * 2
     tile.pairs = [read_pair(row, tile.position, first_vector, vector) for vector in range(tile.vectors)]
+    return tile
+
+
+@cute.jit
+def read_full_tile(row: Any) -> Any:
+    """Issue the loads of a row that fills the CTA's registers."""
+    tile = Tile()
+    tile.resident, tile.vectors = True, row.specialization.vectors
+    tile.position = ((row.warp * tile.vectors) * 32 + row.lane) * 2
+    tile.pairs = [read_full_pair(row, tile.position, vector) for vector in range(tile.vectors)]
     return tile
 
 
@@ -144,27 +153,37 @@ def settle_tile(row: Any, tile: Any) -> None:
 @cute.jit
 def read_pair(row: Any, first_position: Int32, first_vector: Int32, vector: int) -> Any:
     """Bits and id of two neighbouring candidates; id -1 beyond the warp's share or the row."""
-    specialization = row.specialization
     position = hidden(first_position) + WARP_CANDIDATES * vector
     limit = select_(first_vector + vector < row.warp_vectors, row.count, Int32(0))
-    if const_expr(specialization.sources == "one"):
-        start = row.base + Int64(hidden(first_position)) * CANDIDATE_BYTES
-        offset = WARP_CANDIDATES * CANDIDATE_BYTES * vector
-        if const_expr(specialization.paired):
-            return load_pairs(start, offset, position < limit)
-        first = load_candidate(start, offset, position < limit)
-        return first + load_candidate(start, offset + CANDIDATE_BYTES, position + 1 < limit)
     inside = [position + element < limit for element in range(2)]
     places = [select_(inside[element], position + element, Int32(0)) for element in range(2)]
-    if const_expr(specialization.paired):
-        return load_pairs(source_address(row, places[0]), 0, inside[0])
-    first = load_candidate(source_address(row, places[0]), 0, inside[0])
-    return first + load_candidate(source_address(row, places[1]), 0, inside[1])
+    if const_expr(row.specialization.paired):
+        return load_pairs(candidate_address(row, places[0]), 0, inside[0])
+    first = load_candidate(candidate_address(row, places[0]), 0, inside[0])
+    return first + load_candidate(candidate_address(row, places[1]), 0, inside[1])
 
 
 @cute.jit
-def source_address(row: Any, position: Int32) -> Int64:
-    """Address of a candidate among several sources."""
+def read_full_pair(row: Any, first_position: Int32, vector: int) -> Any:
+    """As ``read_pair``, where the row fills the CTA's registers."""
+    if const_expr(row.specialization.sources == "one"):
+        start = row.base + Int64(hidden(first_position)) * CANDIDATE_BYTES
+        offset = WARP_CANDIDATES * CANDIDATE_BYTES * vector
+        if const_expr(row.specialization.paired):
+            return load_pairs(start, offset)
+        return load_candidate(start, offset) + load_candidate(start, offset + CANDIDATE_BYTES)
+    position = hidden(first_position) + WARP_CANDIDATES * vector
+    if const_expr(row.specialization.paired):
+        return load_pairs(candidate_address(row, position), 0)
+    first = load_candidate(candidate_address(row, position), 0)
+    return first + load_candidate(candidate_address(row, position + 1), 0)
+
+
+@cute.jit
+def candidate_address(row: Any, position: Int32) -> Int64:
+    """Address of a candidate."""
+    if const_expr(row.specialization.sources == "one"):
+        return row.base + Int64(position) * CANDIDATE_BYTES
     if const_expr(row.specialization.streamed):
         # The reciprocal is exact for as many candidates as registers hold.
         source = Int32(Uint32(position) // Uint32(row.source_candidates))
@@ -192,7 +211,7 @@ def score_word(specialization: SelectorSpecialization, bits: Int32, identity: In
 def each_tile(row: Any, body: cutlass.Constexpr[Callable[..., None]], *arguments: Any) -> None:
     """Read the row tile by tile and call ``body(row, tile, *arguments)`` for each."""
     for index in cutlass.range(row.tiles, unroll=1):
-        tile = read_tile(row, index * STREAMED_VECTORS, False)
+        tile = read_tile(row, index * STREAMED_VECTORS)
         settle_tile(row, tile)
         body(row, tile, *arguments)
 

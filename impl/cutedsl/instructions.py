@@ -17,27 +17,26 @@ WORD = 4
 """Bytes of a 32-bit word."""
 
 
-def load_pairs(address: Int64, offset: int, inside: Boolean) -> list[Int32]:
+def load_pairs(address: Int64, offset: int, inside: Boolean | None = None) -> list[Int32]:
     """Load two candidates, aligned to 16 bytes; both ids are -1 where ``inside`` is false (Data Movement: ld)."""
-    return list(
-        inline_ptx(
-            "{ .reg .pred inside; setp.ne.s32 inside, {$r1}, 0; "
-            f"@inside ld.global.v4.b32 {{{{$w0}},{{$w1}},{{$w2}},{{$w3}}}}, [{{$r0}}+{offset}]; "
-            "@!inside mov.b32 {$w1}, -1; @!inside mov.b32 {$w3}, -1; }",
-            write_only_types=[Int32] * 4,
-            read_only_args=[address, Int32(inside)],
-        )
-    )
+    load = f"ld.global.v4.b32 {{{{$w0}},{{$w1}},{{$w2}},{{$w3}}}}, [{{$r0}}+{offset}];"
+    return _load_inside(load, address, 4, inside)
 
 
-def load_candidate(address: Int64, offset: int, inside: Boolean) -> list[Int32]:
+def load_candidate(address: Int64, offset: int, inside: Boolean | None = None) -> list[Int32]:
     """Load one candidate, aligned to 8 bytes; its id is -1 where ``inside`` is false (Data Movement: ld)."""
+    return _load_inside(f"ld.global.v2.b32 {{{{$w0}},{{$w1}}}}, [{{$r0}}+{offset}];", address, 2, inside)
+
+
+def _load_inside(load: str, address: Int64, count: int, inside: Boolean | None) -> list[Int32]:
+    """Load candidates; ids, the words at odd places, are -1 where ``inside`` is false."""
+    if inside is None:
+        return list(inline_ptx(load, write_only_types=[Int32] * count, read_only_args=[address]))
+    padding = " ".join(f"@!inside mov.b32 {{$w{place}}}, -1;" for place in range(1, count, 2))
     return list(
         inline_ptx(
-            "{ .reg .pred inside; setp.ne.s32 inside, {$r1}, 0; "
-            f"@inside ld.global.v2.b32 {{{{$w0}},{{$w1}}}}, [{{$r0}}+{offset}]; "
-            "@!inside mov.b32 {$w1}, -1; }",
-            write_only_types=[Int32] * 2,
+            f"{{ .reg .pred inside; setp.ne.s32 inside, {{$r1}}, 0; @inside {load} {padding} }}",
+            write_only_types=[Int32] * count,
             read_only_args=[address, Int32(inside)],
         )
     )
@@ -162,13 +161,6 @@ def shift_right(word: Int32, places: Int32) -> Int32:
 def unsigned(word: Int32) -> Uint32:
     """The same word, compared as an unsigned number."""
     return Uint32(word)
-
-
-def fused_product(first: Float32, second: Float32, third: Float32) -> Float32:
-    """``first * second + third`` with one rounding (Floating Point: fma)."""
-    return inline_ptx(
-        "fma.rn.f32 {$w0}, {$r0}, {$r1}, {$r2};", write_only_types=[Float32], read_only_args=[first, second, third]
-    )
 
 
 def add_lower_lane(word: Int32, distance: int) -> Int32:

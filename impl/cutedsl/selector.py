@@ -12,7 +12,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32, const_expr, select_
 
 from ..specialization import SelectorSpecialization
-from .candidates import CANDIDATE_BYTES, STREAMED_VECTORS, WARP_CANDIDATES, Row, read_tile
+from .candidates import CANDIDATE_BYTES, STREAMED_VECTORS, WARP_CANDIDATES, Row, read_full_tile
 from .instructions import hidden_address, load_long, prefetch_row
 from .output import write_resident, write_streamed
 from .resident import find_resident_cut
@@ -131,27 +131,34 @@ def open_row(specialization: SelectorSpecialization) -> Row:
 def select_row(row: Any, k: Int32, output: Int64) -> None:
     """Select from a row whose candidates may be read."""
     specialization = row.specialization
-    span = WARP_CANDIDATES * specialization.warps
-    row.warp_vectors = Int32(Uint32(row.count + (span - 1)) // Uint32(span))
-    row.tiles = Int32(Uint32(row.warp_vectors + (STREAMED_VECTORS - 1)) // Uint32(STREAMED_VECTORS))
     row.output = hidden_address(output)
     if const_expr(specialization.streamed):
         select_streamed(row, k)
+    elif row.count == specialization.capacity:
+        select_full(row, k)
     else:
-        tile = read_tile(row, Int32(0), True)
-        solved, cut = find_resident_cut(row, tile, k)
-        if solved:
-            if const_expr(specialization.contract == "order"):
-                write_by_rank(row, tile, cut, k)
-            else:
-                write_resident(row, tile, cut, k)
-        else:
-            select_streamed(row, k)
+        select_streamed(row, k)
+
+
+@cute.jit
+def select_full(row: Any, k: Int32) -> None:
+    """Select from a row that fills the CTA's registers."""
+    tile = read_full_tile(row)
+    solved, cut = find_resident_cut(row, tile, k)
+    if ~solved:
+        select_streamed(row, k)
+    elif const_expr(row.specialization.contract == "order"):
+        write_by_rank(row, tile, cut, k)
+    else:
+        write_resident(row, tile, cut, k)
 
 
 @cute.jit
 def select_streamed(row: Any, k: Int32) -> None:
     """Select from a row that is read again in every pass."""
+    span = WARP_CANDIDATES * row.specialization.warps
+    row.warp_vectors = Int32(Uint32(row.count + (span - 1)) // Uint32(span))
+    row.tiles = Int32(Uint32(row.warp_vectors + (STREAMED_VECTORS - 1)) // Uint32(STREAMED_VECTORS))
     cut = find_streamed_cut(row, k)
     if const_expr(row.specialization.contract == "order"):
         write_by_rank(row, None, cut, k)
