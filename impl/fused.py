@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +17,7 @@ from .kernel_binary import KernelRecipe
 from .kernel_store import obtain_kernel
 from .policy import resolve_policy
 from .select import resolve_implementation
-from .selector import KERNEL_FILES, count_multiprocessors, count_resident_ctas, device_architecture
+from .selector import count_multiprocessors, count_resident_ctas, device_architecture, list_sources
 from .selector_choice import choose_specialization
 from .specialization import SelectorSpecialization
 
@@ -52,10 +51,8 @@ def merge_recipe(specialization: SelectorSpecialization, architecture: str) -> K
 
         return compile_merge(specialization, options)
 
-    folder = Path(__file__).parent
-    sources = tuple(sorted(path for pattern in KERNEL_FILES for path in folder.glob(pattern)))
     name = f"merge-{specialization.name}"
-    return KernelRecipe(name, architecture, sources, build, specialization.shared_bytes)
+    return KernelRecipe(name, architecture, list_sources(), build, specialization.shared_bytes)
 
 
 @cache

@@ -118,9 +118,13 @@ def selector_recipe(specialization: SelectorSpecialization, architecture: str) -
 
         return compile_selector(specialization, options)
 
+    return KernelRecipe(specialization.name, architecture, list_sources(), build, specialization.shared_bytes)
+
+
+def list_sources() -> tuple[Path, ...]:
+    """Return the files that the code of every CuTeDSL kernel comes from."""
     folder = Path(__file__).parent
-    sources = tuple(sorted(path for pattern in KERNEL_FILES for path in folder.glob(pattern)))
-    return KernelRecipe(specialization.name, architecture, sources, build, specialization.shared_bytes)
+    return tuple(sorted(path for pattern in KERNEL_FILES for path in folder.glob(pattern)))
 
 
 @cache

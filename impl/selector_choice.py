@@ -1,9 +1,9 @@
 """Which selector serves a call: what the tables hold, and what limits them.
 
-A selector works on all that its CTA holds, filled or not, so the best one for a
-row is the one that the row fills.  With few rows a multiprocessor has one CTA,
-which should use all of it; with more rows several smaller ones overlap what
-they wait for.
+A row that fills its CTA's registers is read once; any other is read again in
+every pass, so the best selector for a row is the one that the row fills.  With
+few rows a multiprocessor has one CTA, which should use all of it; with more rows
+several smaller ones overlap what they wait for.
 """
 
 from __future__ import annotations

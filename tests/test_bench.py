@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -506,7 +507,7 @@ def test_inexact_replay_is_a_failure() -> None:
 
 
 def test_table_shows_ratios_rejections_and_targets() -> None:
-    console = Console(width=200, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    console = Console(width=200, record=True, file=io.StringIO())
     print_document(document(), console)
     lines = [" ".join(line.split()) for line in console.export_text().replace("│", " ").splitlines()]
     assert "tiebreak cutedsl order order 6.00 5.40 6.60 4.80 3.00" in lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,7 +58,7 @@ class Recording:
             step()
 
 
-class DeviceRank:
+class DeviceRank(abc.ABC):
     """One rank's device, as ``host.HostProgram`` uses it.
 
     Attributes:
@@ -72,13 +73,13 @@ class DeviceRank:
     fails_rendezvous: bool = False
     recording: Recording | None = None
 
+    @abc.abstractmethod
     def gather_objects(self, value: Any) -> list[Any]:
         """Return the values of all ranks."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def synchronize(self) -> None:
         """Wait for this rank's work."""
-        raise NotImplementedError
 
     def launch_alone(self) -> contextlib.AbstractContextManager[Any]:
         """Launch without waiting for the other ranks."""
@@ -94,6 +95,7 @@ class DeviceRank:
 
     def name_regions(self, tensor: torch.Tensor, regions: dict[int, str]) -> None:
         """Do nothing: no report here names addresses."""
+        return
 
     def delay(self, microseconds: int) -> None:
         """Hold this rank's stream back."""
