@@ -59,7 +59,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Address:
-    """A memory operand ``[base + offset]``; ``offset`` in bytes."""
+    """A memory operand ``[base + offset]``; ``offset`` in bytes.  ``mov`` takes one without brackets too."""
 
     base: Register | Symbol | Immediate
     offset: int = 0
@@ -67,9 +67,17 @@ class Address:
 
 @dataclass(frozen=True)
 class Vector:
-    """A vector operand ``{a, b, c, d}``."""
+    """A vector operand ``{a, b, c, d}`` of two or more elements; None stands for the sink ``_``."""
 
-    elements: tuple[Register | Immediate, ...]
+    elements: tuple[Register | Immediate | Symbol | None, ...]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """A tensor operand ``[map, {x, y}]`` (PTX ISA, "Tensors")."""
+
+    map: Address
+    elements: Vector
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class Pair:
     second: Register | None
 
 
-Operand: TypeAlias = Register | Immediate | Symbol | Address | Vector | Pair | None
+Operand: TypeAlias = Register | Immediate | Symbol | Address | Coordinates | Vector | Pair | None
 """An operand; None stands for the sink ``_``."""
 
 

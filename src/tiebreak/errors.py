@@ -44,6 +44,10 @@ class InputError(TiebreakError, ValueError):
     """Raised when an argument has a wrong value, shape, dtype, stride or device."""
 
 
+class PtxSyntaxError(InputError):
+    """Raised when text is not PTX; names the file, the line and what stands there."""
+
+
 class MissingBackendError(TiebreakError):
     """Raised when a backend, package or device that was asked for is not there."""
 
