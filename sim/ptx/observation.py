@@ -10,12 +10,14 @@ CTAs inside their launch in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from .findings import Finding
 from .module import Instruction, Kernel
 
 Threads: TypeAlias = npt.NDArray[np.int64]
@@ -65,6 +67,10 @@ class Access:
         scope: Scope of an access that is not weak, else None.
         owner: CTA whose shared memory it is, for ``space`` shared; -1 otherwise.
         proxy: ``generic`` or ``async``.
+        values: What a plain write stores, one array of bits per element of the vector; empty for other accesses.
+
+    Arrays may be views of registers: an observer that keeps addresses or values copies them.  ``threads`` is never
+    changed afterwards.
     """
 
     position: Position
@@ -78,6 +84,7 @@ class Access:
     scope: Scope | None
     owner: int
     proxy: str = "generic"
+    values: tuple[npt.NDArray[np.generic], ...] = ()
 
 
 class Observer(Protocol):
@@ -99,8 +106,21 @@ class Observer(Protocol):
     def join_cluster(self, positions: tuple[Position, ...], instruction: Instruction) -> None:
         """A cluster barrier completed for all these CTAs."""
 
+    def release(self, position: Position, threads: Threads, instruction: Instruction, token: Hashable) -> None:
+        """Threads arrive somewhere without waiting (``bar.arrive``): what each did before goes with ``token``."""
+
+    def acquire(self, position: Position, threads: Threads, instruction: Instruction, token: Hashable) -> None:
+        """What was released with ``token`` so far is ordered before what each of ``threads`` does next.
+
+        A ``bar.sync`` that completes with the help of ``bar.arrive`` is a ``synchronise`` of the threads that
+        waited and an ``acquire`` of the token of this phase of the barrier.
+        """
+
     def fence(self, position: Position, threads: Threads, instruction: Instruction, order: str, scope: Scope) -> None:
         """Threads perform a fence; ``order`` is ``acq_rel`` or ``sc``, or ``proxy`` for a proxy fence."""
 
     def end(self, position: Position) -> None:
         """Every thread of a CTA exited."""
+
+    def report(self, finding: Finding) -> None:
+        """The executor found something wrong that does not end the execution."""
