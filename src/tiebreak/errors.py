@@ -48,6 +48,22 @@ class PtxSyntaxError(InputError):
     """Raised when text is not PTX; names the file, the line and what stands there."""
 
 
+class LitmusSyntaxError(InputError):
+    """Raised when text is not a litmus program; names the file, the line and what stands there."""
+
+
+class UnsupportedOperationError(TiebreakError):
+    """Raised when a program does something that a model or a machine does not define; never answered by a guess.
+
+    Attributes:
+        operation: What it does, as a short noun phrase.
+    """
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(f"UNSUPPORTED({operation})", remedy="check it without that operation")
+
+
 class MissingBackendError(TiebreakError):
     """Raised when a backend, package or device that was asked for is not there."""
 
