@@ -1,0 +1,308 @@
+"""Logic, shifts, bit fields and bytes (PTX ISA, "Logic and Shift Instructions" and parts of "Integer Arithmetic")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .form import VIEWS, Array, Entry, Form, ValueOperation, storage_of, stored
+
+_BITS = ("pred", "b16", "b32", "b64")
+_WIDE = ("u32", "s32", "u64", "s64")
+
+AND = Entry("and", "and", "9.7.8.1", types=_BITS)
+OR = Entry("or", "or", "9.7.8.2", types=_BITS)
+XOR = Entry("xor", "xor", "9.7.8.3", types=_BITS)
+NOT = Entry("not", "not", "9.7.8.4", types=_BITS)
+CNOT = Entry("cnot", "cnot", "9.7.8.5", types=_BITS[1:])
+LOP3 = Entry("lop3", "lop3", "9.7.8.6", types=("b32",))
+SHF = Entry("shf", "shf", "9.7.8.7", types=("b32",))
+SHL = Entry("shl", "shl", "9.7.8.8", types=_BITS[1:], note="amounts past the width give 0")
+SHR = Entry("shr", "shr", "9.7.8.9", types=(*_BITS[1:], "u16", "s16", *_WIDE), note="amounts are clamped to the width")
+POPC = Entry("popc", "popc", "9.7.1.14", types=_BITS[2:])
+CLZ = Entry("clz", "clz", "9.7.1.15", types=_BITS[2:])
+BFIND = Entry("bfind", "bfind", "9.7.1.16", types=_WIDE)
+FNS = Entry(
+    "fns", "fns", "9.7.1.17", types=("b32",), note="a base past 31 is undefined in the ISA; here nothing is found"
+)
+BREV = Entry("brev", "brev", "9.7.1.18", types=_BITS[2:])
+BFE = Entry("bfe", "bfe", "9.7.1.19", types=_WIDE)
+BFI = Entry("bfi", "bfi", "9.7.1.20", types=_BITS[2:])
+SZEXT = Entry("szext", "szext", "9.7.1.21", types=("u32", "s32"))
+BMSK = Entry("bmsk", "bmsk", "9.7.1.22", types=("b32",))
+PRMT = Entry("prmt", "prmt", "9.7.9.7", types=("b32",))
+
+
+def _logic(function: np.ufunc, count: int) -> Callable[[Form], ValueOperation]:
+    def rule(form: Form) -> ValueOperation:
+        storage = storage_of(form.take_type())
+        return form.build(function, (storage,) * count, (storage,), ufunc=function, view=storage)
+
+    return rule
+
+
+def _is_zero(form: Form) -> ValueOperation:
+    storage = storage_of(form.take_type())
+    return form.build(lambda a: (a == 0).astype(storage), (storage,), (storage,))
+
+
+_TWO: tuple[Callable[[Array, Array], Array], ...] = (
+    lambda b, c: b & ~b,
+    lambda b, c: ~(b | c),
+    lambda b, c: ~b & c,
+    lambda b, c: ~b,
+    lambda b, c: b & ~c,
+    lambda b, c: ~c,
+    lambda b, c: b ^ c,
+    lambda b, c: ~(b & c),
+    lambda b, c: b & c,
+    lambda b, c: ~(b ^ c),
+    lambda b, c: c,
+    lambda b, c: ~b | c,
+    lambda b, c: b,
+    lambda b, c: b | ~c,
+    lambda b, c: b | c,
+    lambda b, c: b | ~b,
+)
+"""Boolean functions of two operands by truth table: bit ``2 b + c`` of the place is the value at ``(b, c)``."""
+
+
+def _lookup(form: Form) -> ValueOperation:
+    """lop3: ``immLut`` is the function's value on 0xF0, 0xCC and 0xAA."""
+    combine, kind = form.take("or", "and"), form.take_type()
+    table = form.static(3)
+    if not 0 <= table <= 255:
+        form.reject("its table has 8 bits")
+    without, with_a = _TWO[table & 15], _TWO[table >> 4]
+
+    def evaluate(a: Array, b: Array, c: Array, _table: Array) -> Array:
+        return (a & with_a(b, c)) | (~a & without(b, c))
+
+    if not combine:
+        return form.build(evaluate, (storage_of(kind),) * 4, (storage_of(kind),))
+    join = np.logical_or if combine == "or" else np.logical_and
+
+    def evaluate_both(a: Array, b: Array, c: Array, _table: Array, q: Array) -> tuple[Array, Array]:
+        value = evaluate(a, b, c, _table)
+        return value, join(value != 0, q)
+
+    return form.build(evaluate_both, (*(storage_of(kind),) * 4, "bool"), (storage_of(kind), "bool"))
+
+
+def shift_left(values: Array, amounts: Array) -> Array:
+    """Left shift of unsigned values; 0 for amounts past the width."""
+    width = 8 * values.dtype.itemsize
+    return np.where(amounts < width, values << np.minimum(amounts, width - 1).astype(values.dtype), 0).astype(
+        values.dtype
+    )
+
+
+def shift_right(values: Array, amounts: Array) -> Array:
+    """Right shift; amounts past the width leave the sign, or 0 for unsigned values."""
+    last = 8 * values.dtype.itemsize - 1
+    shifted = values >> np.minimum(amounts, last).astype(values.dtype)
+    return shifted if values.dtype.kind == "i" else np.where(amounts > last, 0, shifted).astype(values.dtype)
+
+
+def _shift(form: Form) -> ValueOperation:
+    kind = form.take_type()
+    view, storage = VIEWS[kind], storage_of(kind)
+    left = form.entry is SHL
+    function = shift_left if left else shift_right
+    return form.build(lambda a, b: stored(function(a, b)), (view, "uint32"), (storage,))
+
+
+def _funnel_shift(form: Form) -> ValueOperation:
+    direction, mode, _ = form.require("l", "r"), form.require("clamp", "wrap"), form.take_type()
+
+    def evaluate(a: Array, b: Array, c: Array) -> Array:
+        amount = (np.minimum(c, np.uint32(32)) if mode == "clamp" else c & np.uint32(31)).astype(np.uint64)
+        both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
+        shifted = (both << amount) >> np.uint64(32) if direction == "l" else both >> amount
+        return shifted.astype(np.uint32)
+
+    return form.build(evaluate, ("uint32",) * 3, ("uint32",))
+
+
+def count_bits(values: Array) -> Array:
+    """Number of set bits."""
+    return np.bitwise_count(values).astype(np.uint32)
+
+
+def smear(values: Array) -> Array:
+    """Every bit below the highest set one, and that one."""
+    for shift in (1, 2, 4, 8, 16, 32)[: 5 if values.dtype.itemsize == 4 else 6]:
+        values = values | (values >> values.dtype.type(shift))
+    return values
+
+
+def _count(function: Callable[[Array], Array]) -> Callable[[Form], ValueOperation]:
+    """popc and clz: a 32-bit count of a wider or equal word."""
+    return lambda form: form.build(function, (storage_of(form.take_type()),), ("uint32",))
+
+
+def _find_highest(form: Form) -> ValueOperation:
+    """bfind: highest bit that differs from the sign; all bits set if there is none."""
+    shift, kind = form.take("shiftamt"), form.take_type()
+    width = int(kind[1:])
+
+    def evaluate(a: Array) -> Array:
+        magnitude = stored(np.where(a < 0, ~a, a)) if kind[0] == "s" else a
+        place = count_bits(smear(magnitude)) - np.uint32(1)
+        return np.where((magnitude != 0) & bool(shift), np.uint32(width - 1) - place, place)
+
+    return form.build(evaluate, (VIEWS[kind],), ("uint32",))
+
+
+def _find_nth(form: Form) -> ValueOperation:
+    form.take_type()
+
+    def evaluate(mask: Array, base: Array, offset: Array) -> Array:
+        mask, base, offset = np.broadcast_arrays(mask, base, offset)
+        bits = (mask[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
+        places = np.arange(32, dtype=np.int64)
+        start, wanted = base.astype(np.int64)[..., None], offset.astype(np.int64)[..., None]
+        ahead = np.where(wanted < 0, places <= start, np.where(wanted > 0, places >= start, places == start))
+        bits = bits & ahead & (start < 32)
+        up = np.cumsum(bits, axis=-1)
+        down = up[..., -1:] - up + bits
+        ordinal = np.where(wanted < 0, down, up)
+        found = bits & (ordinal == np.maximum(np.abs(wanted), 1))
+        return np.where(found.any(-1), found.argmax(-1), 0xFFFFFFFF).astype(np.uint32)
+
+    return form.build(evaluate, ("uint32", "uint32", "int32"), ("uint32",))
+
+
+def reverse_bits(values: Array) -> Array:
+    """The bits in opposite order."""
+    for shift in (1, 2, 4, 8, 16, 32)[: 5 if values.dtype.itemsize == 4 else 6]:
+        ones = (1 << 8 * values.dtype.itemsize) - 1
+        mask = values.dtype.type(ones // ((1 << shift) + 1))
+        step = values.dtype.type(shift)
+        values = ((values >> step) & mask) | ((values & mask) << step)
+    return values
+
+
+def _reverse(form: Form) -> ValueOperation:
+    storage = storage_of(form.take_type())
+    return form.build(reverse_bits, (storage,), (storage,))
+
+
+def _field_mask(position: Array, length: Array, storage: str) -> Array:
+    """Bits ``position .. position + length - 1``, as far as there are such bits."""
+    one = np.dtype(storage).type(1)
+    ones = shift_left(np.broadcast_to(one, length.shape), length) - one
+    return shift_left(ones, position)
+
+
+def _extract(form: Form) -> ValueOperation:
+    """bfe: only the lowest 8 bits of position and length count; a field past the top ends in the sign bit."""
+    kind = form.take_type()
+    view, storage, top = VIEWS[kind], storage_of(kind), int(kind[1:]) - 1
+
+    def evaluate(a: Array, b: Array, c: Array) -> Array:
+        position, length = b & np.uint32(255), c & np.uint32(255)
+        bits = stored(a)
+        field = shift_right(bits, position) & _field_mask(length * np.uint32(0), length, storage)
+        if kind[0] == "u":
+            return field
+        sign_place = np.minimum(np.where(length > 0, position + length - np.uint32(1), 0), top)
+        negative = (length > 0) & (shift_right(bits, sign_place) & 1 != 0)
+        above = np.minimum(length, np.maximum(np.int64(top + 1) - position, 0))
+        return np.where(negative, field | ~_field_mask(above * 0, above, storage), field)
+
+    return form.build(evaluate, (view, "uint32", "uint32"), (storage,))
+
+
+def _insert(form: Form) -> ValueOperation:
+    """bfi: only the lowest 8 bits of position and length count."""
+    storage = storage_of(form.take_type())
+
+    def evaluate(a: Array, b: Array, c: Array, d: Array) -> Array:
+        position, length = c & np.uint32(255), d & np.uint32(255)
+        mask = _field_mask(position, length, storage)
+        return (shift_left(a, position) & mask) | (b & ~mask)
+
+    return form.build(evaluate, (storage, storage, "uint32", "uint32"), (storage,))
+
+
+def _extend(form: Form) -> ValueOperation:
+    mode, kind = form.require("wrap", "clamp"), form.take_type()
+
+    def evaluate(a: Array, b: Array) -> Array:
+        count = b & np.uint32(31) if mode == "wrap" else np.minimum(b, np.uint32(32))
+        mask = _field_mask(count * np.uint32(0), count, "uint32")
+        negative = (count > 0) & (shift_right(a, count - np.uint32(1)) & np.uint32(1) != 0) & (kind == "s32")
+        return np.where(negative, a | ~mask, a & mask)
+
+    return form.build(evaluate, ("uint32", "uint32"), ("uint32",))
+
+
+def _make_mask(form: Form) -> ValueOperation:
+    mode, _ = form.require("wrap", "clamp"), form.take_type()
+
+    def evaluate(a: Array, b: Array) -> Array:
+        if mode == "wrap":
+            a, b = a & np.uint32(31), b & np.uint32(31)
+        return _field_mask(np.minimum(a, np.uint32(32)), np.minimum(b, np.uint32(32)), "uint32")
+
+    return form.build(evaluate, ("uint32", "uint32"), ("uint32",))
+
+
+_SELECTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "f4e": tuple(tuple(base + byte for byte in range(4)) for base in range(4)),
+    "b4e": tuple(tuple((base - byte) % 8 for byte in range(4)) for base in range(4)),
+    "rc8": tuple((base,) * 4 for base in range(4)),
+    "ecl": tuple(tuple(max(base, byte) for byte in range(4)) for base in range(4)),
+    "ecr": tuple(tuple(min(base, byte) for byte in range(4)) for base in range(4)),
+    "rc16": ((0, 1, 0, 1), (2, 3, 2, 3)) * 2,
+}
+"""Bytes that each special mode of prmt selects, lowest first, by the lowest two bits of the selector."""
+
+
+def _permute(form: Form) -> ValueOperation:
+    form.take_type()
+    mode = form.take(*_SELECTIONS)
+    selections = np.array(_SELECTIONS[mode], np.uint32) if mode else None
+
+    def evaluate(a: Array, b: Array, c: Array) -> Array:
+        both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
+        result: Any = np.uint32(0)
+        for byte in range(4):
+            nibble = c >> np.uint32(4 * byte) if selections is None else selections[c & np.uint32(3), byte]
+            value = (both >> ((nibble & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(
+                255
+            )
+            if selections is None:
+                sign = (value >> np.uint32(7)) * np.uint32(255)
+                value = np.where(nibble & np.uint32(8), sign, value)
+            result = result | (value << np.uint32(8 * byte))
+        return np.asarray(result, np.uint32)
+
+    return form.build(evaluate, ("uint32",) * 3, ("uint32",))
+
+
+RULES: dict[Entry, Callable[[Form], ValueOperation]] = {
+    AND: _logic(np.bitwise_and, 2),
+    OR: _logic(np.bitwise_or, 2),
+    XOR: _logic(np.bitwise_xor, 2),
+    NOT: _logic(np.invert, 1),
+    CNOT: _is_zero,
+    LOP3: _lookup,
+    SHF: _funnel_shift,
+    SHL: _shift,
+    SHR: _shift,
+    POPC: _count(count_bits),
+    CLZ: _count(lambda a: np.uint32(8 * a.dtype.itemsize) - count_bits(smear(a))),
+    BFIND: _find_highest,
+    FNS: _find_nth,
+    BREV: _reverse,
+    BFE: _extract,
+    BFI: _insert,
+    SZEXT: _extend,
+    BMSK: _make_mask,
+    PRMT: _permute,
+}
+"""How each instruction of this module is resolved."""
