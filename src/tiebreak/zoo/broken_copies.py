@@ -1,0 +1,127 @@
+"""Mistakes of copies: offsets, bounds, alignment, widths, and waits that are missing."""
+
+from __future__ import annotations
+
+from .copies import ADJACENT_BYTES, ASYNC_PIPELINE, MBARRIER, ROW_OFFSET, TAIL, VECTOR_LOAD
+from .kernel import BrokenKernel, Edit
+
+_FILLED = ("ld.shared.v4.u32",)
+
+BROKEN = (
+    BrokenKernel(
+        name="row-offset-of-32-bits",
+        rule="row x stride is computed in 64 bits",
+        source="https://github.com/vllm-project/vllm/pull/30754",
+        original=ROW_OFFSET,
+        edits=(
+            Edit(
+                "mul.wide.u32 %d_start, %r_row, %r_stride;",
+                "mul.lo.s32 %r_start, %r_row, %r_stride; cvt.s64.s32 %d_start, %r_start;",
+            ),
+        ),
+        findings=("out-of-bounds",),
+        places=("ld.global.u32 %r_value",),
+    ),
+    BrokenKernel(
+        name="read-past-the-row",
+        rule="a load stays inside its row",
+        source="https://github.com/vllm-project/vllm/pull/56464",
+        original=TAIL,
+        edits=(Edit("@%p_inside ld.global.u32", "ld.global.u32"),),
+        findings=("out-of-bounds",),
+        places=("ld.global.u32 %r_value",),
+    ),
+    BrokenKernel(
+        name="row-end-included",
+        rule="the end of a row is the place after its last element",
+        source="https://github.com/ROCm/aiter/pull/1567",
+        original=TAIL,
+        edits=(Edit("setp.lt.u32 %p_inside", "setp.le.u32 %p_inside"),),
+        findings=("out-of-bounds",),
+        places=("ld.global.u32 %r_value",),
+    ),
+    BrokenKernel(
+        name="vector-load-misaligned",
+        rule="a vector is loaded from a multiple of its size",
+        source="https://github.com/NVIDIA/TensorRT-LLM/pull/14602",
+        original=VECTOR_LOAD,
+        edits=(Edit("    @%p_unaligned bra ELEMENTS;\n"),),
+        findings=("misaligned",),
+        places=("ld.global.v4.u32",),
+    ),
+    BrokenKernel(
+        name="bytes-overlap",
+        rule="threads store to bytes of their own",
+        source="https://github.com/vllm-project/vllm/pull/2760",
+        original=ADJACENT_BYTES,
+        edits=(
+            Edit(
+                "add.u32 %r_slot, %r_base, %r_thread;",
+                "and.b32 %r_even, %r_thread, 62; add.u32 %r_slot, %r_base, %r_even;",
+            ),
+            Edit("st.shared.u8 [%r_slot]", "st.shared.u16 [%r_slot]"),
+        ),
+        places=("st.shared.u16 [%r_slot]",),
+    ),
+    BrokenKernel(
+        name="bytes-read-as-word-early",
+        rule="a word is read after all threads have stored its bytes",
+        source="https://github.com/vllm-project/vllm/pull/2760",
+        original=ADJACENT_BYTES,
+        edits=(Edit("    bar.sync 0;\n"),),
+        places=("st.shared.u8 [%r_slot]", "ld.shared.u32 %r_value"),
+    ),
+    BrokenKernel(
+        name="async-copy-not-awaited",
+        rule="an asynchronous copy has landed once its group was waited for",
+        source="https://github.com/NVIDIA/cutlass/issues/2626",
+        original=ASYNC_PIPELINE,
+        edits=(Edit("    cp.async.wait_group 1;\n"),),
+        places=("// first", *_FILLED),
+    ),
+    BrokenKernel(
+        name="one-group-too-many-in-flight",
+        rule="the last tile is read after the last group has landed",
+        source="https://github.com/NVIDIA/cutlass/issues/2626",
+        original=ASYNC_PIPELINE,
+        edits=(Edit("cp.async.wait_group 0;", "cp.async.wait_group 1;"),),
+        places=("// next", *_FILLED),
+    ),
+    BrokenKernel(
+        name="no-barrier-after-async-wait",
+        rule="a thread waits for its own copies only; a barrier hands them to the others",
+        source="https://github.com/NVIDIA/cutlass/issues/2626",
+        original=ASYNC_PIPELINE,
+        edits=(Edit("    bar.sync 0; // filled\n"),),
+        places=("// next", *_FILLED),
+    ),
+    BrokenKernel(
+        name="buffer-refilled-while-read",
+        rule="a buffer is filled again after all threads have read it",
+        source="https://github.com/InternLM/xtuner/pull/1991",
+        original=ASYNC_PIPELINE,
+        edits=(Edit("    bar.sync 0; // emptied\n"),),
+        places=("// next", *_FILLED),
+    ),
+    BrokenKernel(
+        name="mbarrier-parity-of-the-last-phase",
+        rule="a consumer waits for the parity of the phase that it reads",
+        source="https://github.com/facebookexperimental/CUTracer/pull/106",
+        original=MBARRIER,
+        edits=(
+            Edit(
+                "and.b32 %r_parity, %r_tile, 1; // phase",
+                "add.u32 %r_parity, %r_tile, 1; and.b32 %r_parity, %r_parity, 1;",
+            ),
+        ),
+        places=("st.shared.u32 [%r_slot], %r_value", "ld.shared.u32 %r_value, [%r_slot]"),
+    ),
+    BrokenKernel(
+        name="mbarrier-used-before-initialised",
+        rule="a barrier object is initialised before another thread uses it",
+        source="https://github.com/NVIDIA/cutlass/issues/3324",
+        original=MBARRIER,
+        edits=(Edit("    bar.sync 0; // initialised\n"),),
+        places=("mbarrier.init.shared.b64 [filled]",),
+    ),
+)  # fmt: skip

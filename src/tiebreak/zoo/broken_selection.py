@@ -1,0 +1,152 @@
+"""Mistakes of selectors: barriers between passes, bins that are not cleared, and buffers that overflow."""
+
+from __future__ import annotations
+
+from .kernel import BrokenKernel, Edit
+from .lists import BOUNDARY_BIN, PADDED_IDS, SHORT_ROW
+from .radix import RADIX_HISTOGRAM, RUNNING_COUNT, TWO_PHASES
+
+BROKEN = (
+    BrokenKernel(
+        name="histogram-cleared-too-early",
+        rule="the next pass clears the bins after all threads have read them",
+        source="https://github.com/intel/torch-xpu-ops/pull/4312",
+        original=RADIX_HISTOGRAM,
+        edits=(Edit("    bar.sync 0; // read\n"),),
+        places=("ld.shared.u32 %r_count", "st.shared.u32 [%r_mine], 0"),
+        schedule="ahead:0",
+    ),
+    BrokenKernel(
+        name="counted-before-cleared",
+        rule="bins are cleared before any thread counts",
+        source="https://github.com/intel/torch-xpu-ops/pull/4312",
+        original=RADIX_HISTOGRAM,
+        edits=(Edit("    bar.sync 0; // cleared\n"),),
+        places=("st.shared.u32 [%r_mine], 0", "red.shared.add.u32"),
+        schedule="behind:0",
+    ),
+    BrokenKernel(
+        name="partial-histogram-read",
+        rule="a histogram is read after all threads have counted",
+        source="https://github.com/flashinfer-ai/flashinfer/pull/4131",
+        original=RADIX_HISTOGRAM,
+        edits=(Edit("    bar.sync 0; // counted\n"),),
+        places=("red.shared.add.u32", "ld.shared.u32 %r_count"),
+        trial="all-equal",
+        schedule="ahead:0",
+    ),
+    BrokenKernel(
+        name="counted-without-atomics",
+        rule="threads that share a counter add to it atomically",
+        source="https://github.com/NVIDIA/TensorRT-LLM/issues/18338",
+        original=RADIX_HISTOGRAM,
+        edits=(
+            Edit(
+                "    @%p_match red.shared.add.u32 [%r_bin], 1;\n",
+                "    @%p_match ld.shared.u32 %r_old, [%r_bin];\n    add.u32 %r_old, %r_old, 1;\n"
+                "    @%p_match st.shared.u32 [%r_bin], %r_old;\n",
+            ),
+        ),
+        places=("ld.shared.u32 %r_old", "st.shared.u32 [%r_bin], %r_old"),
+        trial="all-equal",
+        schedule="lockstep",
+    ),
+    BrokenKernel(
+        name="histogram-not-cleared",
+        rule="every pass starts from cleared bins",
+        source="https://github.com/vllm-project/vllm/pull/41665",
+        original=RADIX_HISTOGRAM,
+        edits=(Edit("    @%p_bin st.shared.u32 [%r_mine], 0;\n"),),
+        findings=("uninitialised",),
+        places=("red.shared.add.u32",),
+    ),
+    BrokenKernel(
+        name="histogram-cleared-in-part",
+        rule="every bin is cleared, also where fewer candidates are than bins",
+        source="https://github.com/vllm-project/vllm/pull/49139",
+        original=RADIX_HISTOGRAM,
+        edits=(Edit("setp.lt.u32 %p_bin, %r_thread, 16;", "setp.lt.u32 %p_bin, %r_thread, 8;"),),
+        findings=("uninitialised",),
+        places=("red.shared.add.u32",),
+    ),
+    BrokenKernel(
+        name="running-count-advanced-early",
+        rule="the running count advances after all threads have read it",
+        source="https://github.com/vllm-project/vllm/pull/46076",
+        original=RUNNING_COUNT,
+        edits=(Edit("    bar.sync 0; // running count read\n"),),
+        places=("ld.shared.u32 %r_running", "st.shared.u32 [running], %r_sum"),
+        schedule="ahead:3",
+    ),
+    BrokenKernel(
+        name="prefix-reset-before-read",
+        rule="the shared prefix is reset after all warps have read the threshold from it",
+        source="https://github.com/vllm-project/vllm/pull/47348",
+        original=TWO_PHASES,
+        edits=(Edit("    bar.sync 0; // threshold read\n"),),
+        places=("ld.shared.u32 %r_threshold", "// reset"),
+        trial="all-equal",
+        schedule="ahead:0",
+    ),
+    BrokenKernel(
+        name="choice-read-before-published",
+        rule="all threads read the bin of the cut after the leader has found it",
+        source="https://github.com/NVIDIA/TensorRT-LLM/issues/18338",
+        original=TWO_PHASES,
+        edits=(Edit("    bar.sync 0; // published\n"),),
+        places=("st.shared.u32 [chosen]", "ld.shared.u32 %r_chosen"),
+        trial="random",
+        schedule="behind:0",
+    ),
+    BrokenKernel(
+        name="boundary-bin-overflows",
+        rule="a buffer takes no more candidates than it has room for",
+        source="https://github.com/vllm-project/vllm/issues/51782",
+        original=BOUNDARY_BIN,
+        edits=(Edit("    @%p_fits st.shared.u32 [%r_slot], %r_value;\n", "    st.shared.u32 [%r_slot], %r_value;\n"),),
+        findings=("out-of-bounds",),
+        places=("st.shared.u32 [%r_slot], %r_value",),
+        trial="one-bin",
+    ),
+    BrokenKernel(
+        name="counter-not-cleared",
+        rule="a counter in shared memory has a value before it is added to",
+        source="https://github.com/vllm-project/vllm/pull/41665",
+        original=BOUNDARY_BIN,
+        edits=(Edit("    @%p_leader st.shared.u32 [counter], 0;\n"),),
+        findings=("uninitialised",),
+        places=("atom.shared.add.u32",),
+    ),
+    BrokenKernel(
+        name="slots-not-filled",
+        rule="slots that no candidate takes hold -1",
+        source="https://github.com/vllm-project/vllm/issues/49896",
+        original=SHORT_ROW,
+        edits=(Edit("    st.shared.u32 [%r_mine], -1; // filled\n"),),
+        findings=("uninitialised",),
+        places=("ld.shared.u32 %r_sum, [%r_mine]",),
+    ),
+    BrokenKernel(
+        name="slots-filled-late",
+        rule="slots are filled before candidates take them",
+        source="https://github.com/intel/torch-xpu-ops/pull/4312",
+        original=SHORT_ROW,
+        edits=(
+            Edit("    st.shared.u32 [%r_mine], -1; // filled\n"),
+            Edit("// ready\n", "// ready\n    st.shared.u32 [%r_mine], -1; // filled\n"),
+        ),
+        places=("// filled", "st.shared.u32 [%r_slot], %r_thread"),
+        schedule="behind:0",
+    ),
+    BrokenKernel(
+        name="padding-dereferenced",
+        rule="an id of -1 is no place in a table",
+        source="https://github.com/sgl-project/sglang/pull/30645",
+        original=PADDED_IDS,
+        edits=(
+            Edit("    @%p_valid ld.global.u32 %r_sum, [%d_source];\n", "    ld.global.u32 %r_sum, [%d_source];\n"),
+        ),
+        findings=("out-of-bounds",),
+        places=("ld.global.u32 %r_sum",),
+    ),
+)  # fmt: skip
