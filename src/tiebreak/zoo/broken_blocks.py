@@ -26,7 +26,7 @@ BROKEN = (
     BrokenKernel(
         name="scan-scratch-reused",
         rule="a barrier lies between the reads of scratch memory and its next use",
-        source="https://github.com/InternLM/xtuner/pull/1991",
+        source="https://github.com/ROCm/rocPRIM/pull/89",
         original=BLOCK_SCAN,
         edits=(Edit("    bar.sync 0; // read\n"),),
         places=("ld.shared.v4.u32", "st.shared.u32 [%r_slot], %r_sum"),
@@ -44,7 +44,7 @@ BROKEN = (
     BrokenKernel(
         name="barrier-in-divergent-code",
         rule="all threads of a warp reach an aligned barrier together",
-        source="https://github.com/flashinfer-ai/flashinfer/pull/4131",
+        source="https://github.com/numba/numba/issues/2655",
         original=BLOCK_SCAN,
         edits=(Edit("    bar.sync 0; // written\n", "    @%p_last bar.sync 0; // written\n"),),
         findings=("divergent-barrier",),
@@ -80,7 +80,7 @@ BROKEN = (
     BrokenKernel(
         name="barrier-count-too-large",
         rule="a barrier expects as many threads as arrive at it",
-        source="https://github.com/vllm-project/vllm/pull/41834",
+        source="https://github.com/deepseek-ai/FlashMLA/pull/57",
         original=NAMED_BARRIERS,
         edits=(
             Edit("bar.sync 1, 64; // full", "bar.sync 1, 96; // full"),
@@ -92,7 +92,7 @@ BROKEN = (
     BrokenKernel(
         name="barrier-count-too-small",
         rule="a barrier expects as many threads as must have arrived",
-        source="https://github.com/NVIDIA/cutlass/issues/3324",
+        source="https://github.com/tile-ai/tilelang/issues/2556",
         original=NAMED_BARRIERS,
         edits=(
             Edit("bar.sync 1, 64; // full", "bar.sync 1, 32; // full"),
@@ -104,7 +104,7 @@ BROKEN = (
     BrokenKernel(
         name="producer-overtakes-consumer",
         rule="a producer waits until the tile is empty",
-        source="https://github.com/InternLM/xtuner/pull/1991",
+        source="https://github.com/NVlabs/cuda-oxide/pull/1066",
         original=NAMED_BARRIERS,
         edits=(Edit("    bar.sync 2, 64; // empty\n"), Edit("    bar.arrive 2, 64; // emptied\n")),
         places=("st.shared.u32 [%r_slot]", "ld.shared.u32 %r_value, [%r_slot]"),
@@ -113,7 +113,7 @@ BROKEN = (
     BrokenKernel(
         name="warp-barrier-across-warps",
         rule="a barrier of a warp does not order the warps of a CTA",
-        source="https://github.com/NVIDIA/cutlass/issues/3324",
+        source="https://github.com/kokkos/kokkos/pull/8648",
         original=BITONIC_SORT,
         edits=(Edit("bar.sync 0; // stored", "bar.warp.sync -1; // stored"),),
         places=("st.shared.u32 [%r_mine]", "ld.shared.u32 %r_other"),
@@ -131,7 +131,7 @@ BROKEN = (
     BrokenKernel(
         name="vote-instead-of-reducing-barrier",
         rule="a vote of a warp is no barrier of the CTA",
-        source="https://github.com/NVIDIA/TensorRT-LLM/issues/18338",
+        source="https://github.com/NVIDIA/Fuser/pull/489",
         original=REDUCING_BARRIER,
         edits=(
             Edit(

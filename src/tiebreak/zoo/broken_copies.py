@@ -74,7 +74,7 @@ BROKEN = (
     BrokenKernel(
         name="async-copy-not-awaited",
         rule="an asynchronous copy has landed once its group was waited for",
-        source="https://github.com/NVIDIA/cutlass/issues/2626",
+        source="https://github.com/NVIDIA/Fuser/pull/3438",
         original=ASYNC_PIPELINE,
         edits=(Edit("    cp.async.wait_group 1;\n"),),
         places=("// first", *_FILLED),
@@ -82,7 +82,7 @@ BROKEN = (
     BrokenKernel(
         name="one-group-too-many-in-flight",
         rule="the last tile is read after the last group has landed",
-        source="https://github.com/NVIDIA/cutlass/issues/2626",
+        source="https://github.com/deepseek-ai/DeepEP/issues/657",
         original=ASYNC_PIPELINE,
         edits=(Edit("cp.async.wait_group 0;", "cp.async.wait_group 1;"),),
         places=("// next", *_FILLED),
@@ -90,7 +90,7 @@ BROKEN = (
     BrokenKernel(
         name="no-barrier-after-async-wait",
         rule="a thread waits for its own copies only; a barrier hands them to the others",
-        source="https://github.com/NVIDIA/cutlass/issues/2626",
+        source="https://github.com/NVIDIA/Fuser/issues/3428",
         original=ASYNC_PIPELINE,
         edits=(Edit("    bar.sync 0; // filled\n"),),
         places=("// next", *_FILLED),
@@ -98,7 +98,7 @@ BROKEN = (
     BrokenKernel(
         name="buffer-refilled-while-read",
         rule="a buffer is filled again after all threads have read it",
-        source="https://github.com/InternLM/xtuner/pull/1991",
+        source="https://github.com/deepseek-ai/DeepEP/pull/660",
         original=ASYNC_PIPELINE,
         edits=(Edit("    bar.sync 0; // emptied\n"),),
         places=("// next", *_FILLED),
@@ -106,7 +106,7 @@ BROKEN = (
     BrokenKernel(
         name="mbarrier-parity-of-the-last-phase",
         rule="a consumer waits for the parity of the phase that it reads",
-        source="https://github.com/facebookexperimental/CUTracer/pull/106",
+        source="https://github.com/tile-ai/tilelang/pull/3087",
         original=MBARRIER,
         edits=(
             Edit(
@@ -119,7 +119,7 @@ BROKEN = (
     BrokenKernel(
         name="mbarrier-used-before-initialised",
         rule="a barrier object is initialised before another thread uses it",
-        source="https://github.com/NVIDIA/cutlass/issues/3324",
+        source="https://github.com/NVIDIA/Fuser/pull/1769",
         original=MBARRIER,
         edits=(Edit("    bar.sync 0; // initialised\n"),),
         places=("mbarrier.init.shared.b64 [filled]",),

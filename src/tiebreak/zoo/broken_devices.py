@@ -84,7 +84,7 @@ BROKEN = (
     BrokenKernel(
         name="no-fence-before-ticket",
         rule="a partial sum is released before the ticket is taken",
-        source="https://github.com/vllm-project/vllm/pull/2760",
+        source="https://github.com/NVIDIA/Fuser/pull/2391",
         original=TICKET,
         edits=(Edit("    fence.acq_rel.gpu; // before the ticket\n"),),
         places=("st.global.u32 [%d_target], %r_sum", "// others read"),
@@ -92,7 +92,7 @@ BROKEN = (
     BrokenKernel(
         name="no-fence-after-ticket",
         rule="the last CTA acquires the sums of all others",
-        source="https://github.com/vllm-project/vllm/pull/2760",
+        source="https://github.com/pytorch/pytorch/pull/128455",
         original=TICKET,
         edits=(Edit("    fence.acq_rel.gpu; // after the ticket\n"),),
         places=("st.global.u32 [%d_target], %r_sum", "// others read"),
@@ -100,7 +100,7 @@ BROKEN = (
     BrokenKernel(
         name="fence-at-cta-scope",
         rule="a fence towards other CTAs has the scope of the GPU",
-        source="https://github.com/vllm-project/vllm/pull/2760",
+        source="https://github.com/kokkos/kokkos/pull/8648",
         original=TICKET,
         edits=(Edit("fence.acq_rel.gpu; // before the ticket", "fence.acq_rel.cta; // before the ticket"),),
         places=("st.global.u32 [%d_target], %r_sum", "// others read"),
@@ -108,7 +108,7 @@ BROKEN = (
     BrokenKernel(
         name="ticket-before-all-stored",
         rule="a ticket is taken after all threads of the CTA have stored",
-        source="https://github.com/flashinfer-ai/flashinfer/pull/4131",
+        source="https://github.com/NVIDIA/cccl/pull/10627",
         original=TICKET_OF_STORES,
         edits=(Edit("    bar.sync 0; // all stored\n"),),
         places=("// stored", "// read"),
@@ -124,7 +124,7 @@ BROKEN = (
     BrokenKernel(
         name="histogram-counted-at-cta-scope",
         rule="atomics of several CTAs on one counter have the scope of the GPU",
-        source="https://github.com/vllm-project/vllm/pull/2760",
+        source="https://github.com/ComputationalRadiationPhysics/picongpu/pull/2231",
         original=GRID_HISTOGRAM,
         edits=(Edit("red.relaxed.gpu.global.add.u32", "red.relaxed.cta.global.add.u32"),),
         places=("red.relaxed.cta.global.add.u32",),
@@ -132,7 +132,7 @@ BROKEN = (
     BrokenKernel(
         name="no-cluster-barrier",
         rule="a barrier of the cluster lies between a store and a read by another CTA",
-        source="https://github.com/NVIDIA/cutlass/issues/3324",
+        source="https://github.com/triton-lang/triton/pull/9413",
         original=CLUSTER_SUM,
         edits=(
             Edit("    barrier.cluster.arrive.release.aligned; // written\n"),
@@ -154,7 +154,7 @@ BROKEN = (
     BrokenKernel(
         name="relaxed-cluster-barrier",
         rule="an arrival that is relaxed releases nothing",
-        source="https://github.com/NVIDIA/cutlass/issues/3324",
+        source="https://github.com/sgl-project/sglang/pull/38829",
         original=CLUSTER_SUM,
         edits=(Edit("barrier.cluster.arrive.release.aligned;", "barrier.cluster.arrive.relaxed.aligned;"),),
         places=("st.shared.u32", "ld.shared::cluster.u32"),

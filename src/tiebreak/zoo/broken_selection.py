@@ -38,7 +38,7 @@ BROKEN = (
     BrokenKernel(
         name="counted-without-atomics",
         rule="threads that share a counter add to it atomically",
-        source="https://github.com/NVIDIA/TensorRT-LLM/issues/18338",
+        source="https://github.com/numba/numba/issues/4907",
         original=RADIX_HISTOGRAM,
         edits=(
             Edit(
@@ -111,7 +111,7 @@ BROKEN = (
     BrokenKernel(
         name="counter-not-cleared",
         rule="a counter in shared memory has a value before it is added to",
-        source="https://github.com/vllm-project/vllm/pull/41665",
+        source="https://github.com/numba/numba/issues/6076",
         original=BOUNDARY_BIN,
         edits=(Edit("    @%p_leader st.shared.u32 [counter], 0;\n"),),
         findings=("uninitialised",),
@@ -129,7 +129,7 @@ BROKEN = (
     BrokenKernel(
         name="slots-filled-late",
         rule="slots are filled before candidates take them",
-        source="https://github.com/intel/torch-xpu-ops/pull/4312",
+        source="https://github.com/ikawrakow/ik_llama.cpp/pull/2502",
         original=SHORT_ROW,
         edits=(
             Edit("    st.shared.u32 [%r_mine], -1; // filled\n"),

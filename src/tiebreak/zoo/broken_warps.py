@@ -5,14 +5,12 @@ from __future__ import annotations
 from .kernel import BrokenKernel, Edit
 from .warps import HALF_WARPS, WARP_APPEND, WARP_TREE
 
-_PRIMITIVES = "https://developer.nvidia.com/blog/using-cuda-warp-level-primitives/"
-
 
 BROKEN = (
     BrokenKernel(
         name="divergent-shuffle-mask",
         rule="the mask of a shuffle names the lanes that run it, and no others",
-        source=_PRIMITIVES,
+        source="https://github.com/NVIDIA/cub/issues/154",
         original=WARP_APPEND,
         edits=(Edit("%r_first, 31, %r_voters;", "%r_first, 31, -1;"),),
         findings=("warp-mask",),
@@ -21,7 +19,7 @@ BROKEN = (
     BrokenKernel(
         name="shuffle-from-absent-lane",
         rule="a shuffle reads from a lane that runs it",
-        source=_PRIMITIVES,
+        source="https://github.com/gunrock/gunrock/issues/324",
         original=WARP_APPEND,
         edits=(
             Edit(
@@ -36,7 +34,7 @@ BROKEN = (
     BrokenKernel(
         name="ballot-of-half-a-warp",
         rule="both halves of a warp name only their own lanes in a reduction",
-        source=_PRIMITIVES,
+        source="https://github.com/sgl-project/sglang/pull/9620",
         original=HALF_WARPS,
         edits=(Edit("redux.sync.add.u32 %r_sum, %r_value, 0xffff;", "redux.sync.add.u32 %r_sum, %r_value, -1;"),),
         findings=("warp-mask",),
@@ -45,7 +43,7 @@ BROKEN = (
     BrokenKernel(
         name="no-warp-barrier-before-load",
         rule="lanes do not run in lockstep: a barrier of the warp lies between one lane's store and another's load",
-        source=_PRIMITIVES,
+        source="https://github.com/numba/numba/pull/6127",
         original=WARP_TREE,
         edits=(Edit("    bar.warp.sync -1; // stored\n"),),
         places=("st.shared.u32 [%r_mine], %r_sum", "ld.shared.u32 %r_other"),
@@ -53,7 +51,7 @@ BROKEN = (
     BrokenKernel(
         name="no-warp-barrier-before-store",
         rule="a lane stores over what another lane loads after a barrier of the warp only",
-        source=_PRIMITIVES,
+        source="https://github.com/ORNL/HeCBench/issues/91",
         original=WARP_TREE,
         edits=(Edit("    bar.warp.sync -1; // loaded\n"),),
         places=("ld.shared.u32 %r_other", "st.shared.u32 [%r_mine], %r_sum"),
@@ -61,7 +59,7 @@ BROKEN = (
     BrokenKernel(
         name="warp-barrier-of-half-a-warp",
         rule="the mask of a barrier of a warp names all lanes that exchange data",
-        source=_PRIMITIVES,
+        source="https://github.com/kokkos/kokkos/issues/1958",
         original=WARP_TREE,
         edits=(
             Edit(
