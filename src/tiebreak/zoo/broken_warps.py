@@ -5,7 +5,6 @@ from __future__ import annotations
 from .kernel import BrokenKernel, Edit
 from .warps import HALF_WARPS, WARP_APPEND, WARP_TREE
 
-
 BROKEN = (
     BrokenKernel(
         name="divergent-shuffle-mask",
