@@ -139,7 +139,7 @@ def smear(values: Array) -> Array:
 
 
 def _count(function: Callable[[Array], Array]) -> Callable[[Form], ValueOperation]:
-    """popc and clz: a 32-bit count of a wider or equal word."""
+    """Popc and clz: a 32-bit count of a wider or equal word."""
     return lambda form: form.build(function, (storage_of(form.take_type()),), ("uint32",))
 
 

@@ -100,7 +100,7 @@ def _with_complement(truth: Array) -> tuple[Array, Array]:
 
 
 def _set_packed_predicates(form: Form, join: str, kind: str) -> ValueOperation:
-    """setp of two packed halves: one destination for each, the lower one first."""
+    """Setp of two packed halves: one destination for each, the lower one first."""
     view, compare, _ = _compare(form, kind.removesuffix("x2"))
 
     def evaluate(a: Array, b: Array, *joined: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Entries of the instructions that are more than a function of registers: memory, barriers, control, address windows."""
+"""Entries of instructions that are more than a function of registers: memory, barriers, control, address windows."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bits, comparison, integer, movement
+from . import bits, comparison, floating, integer, movement
 from .form import (
     CARRY,
     VIEWS,
@@ -30,7 +30,7 @@ __all__ = [
     "storage_of",
 ]
 
-_RULES = {**integer.RULES, **bits.RULES, **comparison.RULES, **movement.RULES}
+_RULES = {**integer.RULES, **bits.RULES, **comparison.RULES, **movement.RULES, **floating.RULES}
 
 ENTRIES: tuple[Entry, ...] = (*_RULES, *MACHINE_ENTRIES)
 """Every instruction of the table."""

@@ -1,0 +1,275 @@
+"""Floating-point arithmetic that is exact to the last bit (PTX ISA, "Floating Point" and "Half Precision").
+
+Every function here works on bits.  NaN results are those of the hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from . import exact
+from .floats import (
+    FORMATS,
+    ROUNDINGS,
+    add_to_odd,
+    canonical,
+    divide_to_odd,
+    flush,
+    is_nan,
+    order_key,
+    root_to_odd,
+    round_to,
+    widen,
+)
+from .form import Array, Entry, Form, ValueOperation, storage_of
+
+_FLOATS = ("f32", "f64")
+_WITH_PAIRS = ("f32", "f64", "f32x2")
+_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
+_CONTRACTION = "without a rounding modifier ptxas may contract it with a multiplication; here it never does"
+
+ADD = Entry("add", "add", "9.7.3.3", types=_WITH_PAIRS, note=_CONTRACTION)
+SUB = Entry("sub", "sub", "9.7.3.4", types=_WITH_PAIRS, note=_CONTRACTION)
+MUL = Entry("mul", "mul", "9.7.3.5", types=_WITH_PAIRS, note=_CONTRACTION)
+FMA = Entry("fma", "fma", "9.7.3.6", types=_WITH_PAIRS)
+MAD = Entry("mad", "mad", "9.7.3.7", types=_FLOATS)
+DIV = Entry("div", "div", "9.7.3.8", types=_FLOATS)
+ABS = Entry("abs", "abs", "9.7.3.9", types=_FLOATS)
+NEG = Entry("neg", "neg", "9.7.3.10", types=_FLOATS)
+MIN = Entry("min", "min", "9.7.3.11", types=_FLOATS)
+MAX = Entry("max", "max", "9.7.3.12", types=_FLOATS)
+RCP = Entry("rcp", "rcp", "9.7.3.13", types=_FLOATS)
+SQRT = Entry("sqrt", "sqrt", "9.7.3.15", types=_FLOATS)
+COPYSIGN = Entry("copysign", "copysign", "9.7.3.2", types=_FLOATS)
+HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, note=_CONTRACTION)
+HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, note=_CONTRACTION)
+HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, note=_CONTRACTION)
+HALF_FMA = Entry("fma", "fma", "9.7.4.4", types=_HALVES)
+HALF_NEG = Entry("neg", "neg", "9.7.4.5", types=_HALVES)
+HALF_ABS = Entry("abs", "abs", "9.7.4.6", types=_HALVES)
+HALF_MIN = Entry("min", "min", "9.7.4.7", types=_HALVES)
+HALF_MAX = Entry("max", "max", "9.7.4.8", types=_HALVES)
+
+Arithmetic: TypeAlias = Callable[..., Array]
+"""A function of arrays of bits."""
+
+
+def _add_values(a: Array, b: Array, mode: str) -> Array:
+    """Sum of ``float64`` values rounded to odd; an exact zero is negative where the mode rounds down."""
+    total = add_to_odd(a, b)
+    if mode != "rm":
+        return total
+    return np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, total)
+
+
+_VALUES: dict[str, Callable[..., Array]] = {
+    "add": _add_values,
+    "sub": lambda a, b, mode: _add_values(a, -b, mode),
+    "mul": lambda a, b, _mode: a * b,
+    "fma": lambda a, b, c, mode: _add_values(a * b, c, mode),
+    "div": lambda a, b, _mode: divide_to_odd(a, b),
+    "rcp": lambda a, _mode: divide_to_odd(np.ones_like(a), a),
+    "sqrt": lambda a, _mode: root_to_odd(a),
+}
+"""Results of operands of at most 24 bits of significand in ``float64``, exact or rounded to odd."""
+
+_NATIVE: dict[str, Callable[..., Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "rcp": np.reciprocal,
+    "sqrt": np.sqrt,
+}
+"""Functions of NumPy that round to nearest even in the format of their operands (IEEE 754)."""
+
+_ONE, _SIGN = np.uint64(0x3FF << 52), np.uint64(1 << 63)
+_LONG: dict[str, Callable[..., Array]] = {
+    "add": lambda a, b, mode: exact.apply(exact.add, mode, a, b),
+    "sub": lambda a, b, mode: exact.apply(exact.add, mode, a, np.where(is_nan(b, "f64"), b, b ^ _SIGN)),
+    "mul": lambda a, b, mode: exact.apply(exact.multiply, mode, a, b),
+    "fma": lambda a, b, c, mode: exact.apply(exact.multiply_add, mode, a, b, c),
+    "div": lambda a, b, mode: exact.apply(exact.divide, mode, a, b),
+    "rcp": lambda a, mode: exact.apply(exact.divide, mode, np.full_like(a, _ONE), a),
+    "sqrt": lambda a, mode: exact.apply(exact.root, mode, a),
+}
+
+
+def arithmetic(operation: str, kind: str, mode: str = "rn", *, ftz: bool = False) -> Arithmetic:
+    """A function of bits that rounds once.
+
+    Args:
+        operation: ``add``, ``sub``, ``mul``, ``fma``, ``div``, ``rcp`` or ``sqrt``.
+        kind: Format of the operands and of the result.
+        mode: Rounding mode.
+        ftz: Whether subnormal operands and results are replaced by zeros of their sign.
+    """
+    native = kind in _FLOATS and mode == "rn" and operation in _NATIVE
+
+    def evaluate(*operands: Array) -> Array:
+        if ftz:
+            operands = tuple(flush(operand, kind) for operand in operands)
+        if native:
+            view = "float32" if kind == "f32" else "float64"
+            result = np.asarray(_NATIVE[operation](*(operand.view(view) for operand in operands)))
+            result = canonical(result.view(storage_of(kind)), kind)
+        elif kind == "f64":
+            result = _LONG[operation](*operands, mode)
+        else:
+            result = round_to(_VALUES[operation](*(widen(operand, kind) for operand in operands), mode), kind, mode)
+        return flush(result, kind) if ftz else result
+
+    return evaluate
+
+
+def saturate(bits: Array, kind: str) -> Array:
+    """Values clamped to 0.0 .. 1.0; a NaN and minus zero become plus zero."""
+    number = FORMATS[kind]
+    one = bits.dtype.type(number.bias << (number.precision - 1))
+    return np.where(is_nan(bits, kind) | (bits & bits.dtype.type(number.sign) != 0), 0, np.minimum(bits, one)).astype(
+        bits.dtype
+    )
+
+
+def _rectify(bits: Array, kind: str) -> Array:
+    """Negative values become plus zero; a NaN stays the one that arithmetic returns."""
+    negative = (bits & bits.dtype.type(FORMATS[kind].sign)) != 0
+    return np.where(negative & ~is_nan(bits, kind), 0, canonical(bits, kind)).astype(bits.dtype)
+
+
+def extreme(operation: str, kind: str, *, nan: bool = False, xorsign: bool = False) -> Arithmetic:
+    """Smallest or largest of numbers; minus zero is below plus zero.
+
+    Args:
+        operation: ``min`` or ``max``.
+        kind: Format.
+        nan: Whether one NaN among the operands makes the result a NaN; else numbers are preferred.
+        xorsign: Whether magnitudes are compared and the result gets the exclusive or of the signs.
+    """
+    number = FORMATS[kind]
+
+    def pick(a: Array, b: Array) -> Array:
+        sign = (a ^ b) & a.dtype.type(number.sign)
+        left, right = is_nan(a, kind), is_nan(b, kind)
+        if xorsign:
+            a, b = (operand & operand.dtype.type(number.sign - 1) for operand in (a, b))
+        first = order_key(a, kind) < order_key(b, kind)
+        result = np.where(first if operation == "min" else ~first, a, b)
+        result = np.where(right, a, np.where(left, b, result))
+        if xorsign:
+            result = result | sign
+        return np.where((left | right) if nan else (left & right), a.dtype.type(number.nan), result)
+
+    def evaluate(a: Array, *others: Array) -> Array:
+        for other in others:
+            a = pick(a, other)
+        return a
+
+    return evaluate
+
+
+def each_part(function: Arithmetic, kind: str) -> Arithmetic:
+    """Apply a function of one format to each part of packed operands."""
+    part = storage_of(kind.removesuffix("x2"))
+
+    def evaluate(*operands: Array) -> Array:
+        parts = [np.ascontiguousarray(operand).view(part) for operand in np.broadcast_arrays(*operands)]
+        return np.ascontiguousarray(function(*parts)).view(storage_of(kind))
+
+    return evaluate
+
+
+def _finish(form: Form, kind: str, function: Arithmetic, count: int) -> ValueOperation:
+    storage = storage_of(kind)
+    evaluate = each_part(function, kind) if kind.endswith("x2") else function
+    return form.build(evaluate, (storage,) * count, (storage,))
+
+
+def _arithmetic(operation: str, count: int) -> Callable[[Form], ValueOperation]:
+    """The rule of an operation that rounds."""
+
+    def rule(form: Form) -> ValueOperation:
+        mode = form.take(*ROUNDINGS)
+        ftz, saturated, rectified, kind = form.take("ftz"), form.take("sat"), form.take("relu"), form.take_type()
+        single = kind.removesuffix("x2")
+        if (operation in ("div", "rcp", "sqrt", "fma") and not mode) or (single in _HALVES and mode not in ("", "rn")):
+            form.reject("it needs a rounding modifier that this type has")
+        if (ftz and single in ("f64", "bf16")) or (saturated and single not in ("f32", "f16")):
+            form.reject("this type has no .ftz or .sat")
+        if rectified and (operation != "fma" or single not in _HALVES):
+            form.reject("only fma of halves has .relu")
+        function = arithmetic(operation, single, mode or "rn", ftz=bool(ftz))
+        if saturated:
+            return _finish(form, kind, lambda *operands: saturate(function(*operands), single), count)
+        if rectified:
+            return _finish(form, kind, lambda *operands: _rectify(function(*operands), single), count)
+        return _finish(form, kind, function, count)
+
+    return rule
+
+
+def _extreme(form: Form) -> ValueOperation:
+    ftz, nan = form.take("ftz"), form.take("NaN")
+    xorsign, magnitude, kind = form.take("xorsign"), form.take("abs"), form.take_type()
+    single, count = kind.removesuffix("x2"), len(form.source_operands)
+    if bool(xorsign) != bool(magnitude) or (single == "f64" and (ftz or nan or xorsign)) or (single == "bf16" and ftz):
+        form.reject("this type has no such modifiers")
+    if count not in (2, 3) or (count == 3 and kind != "f32"):
+        form.reject("it takes two sources, or three of .f32")
+    function = extreme(form.instruction.opcode, single, nan=bool(nan), xorsign=bool(xorsign))
+    if not ftz:
+        return _finish(form, kind, function, count)
+    return _finish(form, kind, lambda *operands: function(*(flush(operand, single) for operand in operands)), count)
+
+
+def _sign(form: Form) -> ValueOperation:
+    """Abs and neg: the sign bit is cleared or flipped."""
+    ftz, kind = form.take("ftz"), form.take_type()
+    single = kind.removesuffix("x2")
+    if ftz and single not in ("f32", "f16"):
+        form.reject("this type has no .ftz")
+    sign = FORMATS[single].sign
+
+    def evaluate(a: Array) -> Array:
+        bits = flush(a, single) if ftz else a
+        if form.instruction.opcode == "abs":
+            return bits & bits.dtype.type(sign - 1)
+        return bits ^ bits.dtype.type(sign)
+
+    return _finish(form, kind, evaluate, 1)
+
+
+def _copy_sign(form: Form) -> ValueOperation:
+    """copysign: the sign of ``a`` on the magnitude of ``b``."""
+    kind = form.take_type()
+    sign = FORMATS[kind].sign
+    return _finish(form, kind, lambda a, b: (a & a.dtype.type(sign)) | (b & b.dtype.type(sign - 1)), 2)
+
+
+RULES: dict[Entry, Callable[[Form], ValueOperation]] = {
+    ADD: _arithmetic("add", 2),
+    SUB: _arithmetic("sub", 2),
+    MUL: _arithmetic("mul", 2),
+    FMA: _arithmetic("fma", 3),
+    MAD: _arithmetic("fma", 3),
+    DIV: _arithmetic("div", 2),
+    RCP: _arithmetic("rcp", 1),
+    SQRT: _arithmetic("sqrt", 1),
+    ABS: _sign,
+    NEG: _sign,
+    MIN: _extreme,
+    MAX: _extreme,
+    COPYSIGN: _copy_sign,
+    HALF_ADD: _arithmetic("add", 2),
+    HALF_SUB: _arithmetic("sub", 2),
+    HALF_MUL: _arithmetic("mul", 2),
+    HALF_FMA: _arithmetic("fma", 3),
+    HALF_NEG: _sign,
+    HALF_ABS: _sign,
+    HALF_MIN: _extreme,
+    HALF_MAX: _extreme,
+}
+"""How each instruction of this module is resolved."""
