@@ -5,12 +5,13 @@ them, so its release covers the stores of the *other* threads only across a CTA
 barrier (PTX ISA, Memory Consistency Model: causality order includes barriers).
 Before Triton 3.9 the compiler inserts no barrier in front of a release and
 none behind an acquire whose result is unused; since 3.9 it does both
-(triton-lang/triton#10816).  In every version an atomic whose scalar result is
-used is followed by a barrier, because the value reaches the other threads
-through shared memory.
+(triton-lang/triton#10816).  A scalar result that is used reaches the other
+threads through shared memory, and so across a barrier; but since 3.9 a program
+of one warp shuffles it, which orders no memory accesses, unless it acquired.
 
-A profile states these facts for the simulator.  A kernel that leans on the
-newer compiler is reported under ``triton-3.6`` and clean under ``triton-3.9``.
+A profile states these facts for the simulator, and only what holds for every
+target and number of warps; they follow from audited PTX (``tiebreak.lowering``).
+A kernel that leans on a compiler is reported under the other profile.
 """
 
 from __future__ import annotations
@@ -30,20 +31,30 @@ class Lowering:
         barrier_after_acquire: A CTA barrier follows an acquire or acq_rel atomic
             even when nobody uses its result.
         barrier_after_used_result: A CTA barrier follows any scalar atomic whose
-            result is used.
+            result is used, a relaxed one too.
     """
 
     name: str
     barrier_before_release: bool
     barrier_after_acquire: bool
-    barrier_after_used_result: bool = True
+    barrier_after_used_result: bool
 
 
 LOWERINGS: dict[str, Lowering] = {
     profile.name: profile
     for profile in (
-        Lowering(name="triton-3.6", barrier_before_release=False, barrier_after_acquire=False),
-        Lowering(name="triton-3.9", barrier_before_release=True, barrier_after_acquire=True),
+        Lowering(
+            name="triton-3.6",
+            barrier_before_release=False,
+            barrier_after_acquire=False,
+            barrier_after_used_result=True,
+        ),
+        Lowering(
+            name="triton-3.9",
+            barrier_before_release=True,
+            barrier_after_acquire=True,
+            barrier_after_used_result=False,
+        ),
     )
 }
 

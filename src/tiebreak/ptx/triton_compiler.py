@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from triton.backends.compiler import GPUTarget
@@ -147,7 +147,7 @@ _worker = _Worker()
 atexit.register(_worker.close)
 
 
-@lru_cache(maxsize=None)
+@cache
 def obtain_code(source: TritonSource) -> TritonCode:
     """Return the PTX of a kernel, compiled once per process by a worker.
 

@@ -1,0 +1,1 @@
+"""What compilers make of the flag operations: audited per compiler and target, kept as a manifest."""

@@ -1,0 +1,32 @@
+"""Kernels of a few lines that show which CTA barriers the Triton compiler adds around atomics.
+
+The kernels of the exchange write the barriers that they need themselves, so
+they cannot show what a compiler does where the source has none.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def release(data: tl.tensor, flag: tl.tensor, block: tl.constexpr) -> None:
+    """Release, behind stores of all threads."""
+    lanes = tl.arange(0, block)
+    tl.store(data + lanes, lanes)
+    tl.atomic_xchg(flag, tl.cast(1, tl.int64), sem="release", scope="sys")
+
+
+@triton.jit
+def acquire(data: tl.tensor, flag: tl.tensor, output: tl.tensor, block: tl.constexpr) -> None:
+    """Acquire without using the result, before loads of all threads."""
+    lanes = tl.arange(0, block)
+    tl.atomic_add(flag, tl.cast(1, tl.int64), sem="acquire", scope="sys")
+    tl.store(output + lanes, tl.load(data + lanes))
+
+
+@triton.jit
+def use(flag: tl.tensor, output: tl.tensor, block: tl.constexpr) -> None:
+    """Use the result of a relaxed atomic in all threads."""
+    lanes = tl.arange(0, block)
+    observed = tl.atomic_add(flag, tl.cast(1, tl.int64), sem="relaxed", scope="sys")
+    tl.store(output + lanes, observed.to(tl.int32))
