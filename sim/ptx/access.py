@@ -83,7 +83,7 @@ def resolve_access(instruction: Instruction, kernel: str = "") -> AccessForm:
     if entry.opcode in ("ldmatrix", "stmatrix"):
         return _matrix_form(entry, words, instruction, kernel)
     if entry.opcode in _TRANSPARENT or (entry.opcode == "cp" and "prefetch" in words):
-        space = next((_SPACES[word] for word in words if word in _SPACES), "generic")
+        space: Space = next((_SPACES[word] for word in words if word in _SPACES), "generic")
         return AccessForm(entry, "none", space, space, "weak", None, "b8", 1)
     if entry.opcode == "cp":
         return _copy_form(entry, words, instruction, kernel)
@@ -96,7 +96,7 @@ def _plain_form(entry: Entry, words: list[str], instruction: Instruction, kernel
     """The form of ld, st, atom and red."""
     kind = _KINDS[entry.opcode]
     spaces = [word for word in words if word in _SPACES]
-    scopes = [word for word in words if word in _SCOPES]
+    scopes: list[str] = [word for word in words if word in _SCOPES]
     orders = [
         word for word in words if word in ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
     ]
@@ -110,7 +110,7 @@ def _plain_form(entry: Entry, words: list[str], instruction: Instruction, kernel
             instruction, kernel, f"the table has no .{' .'.join(sorted(rest))} here" if rest else "it needs a type"
         )
     order, scope = _order_and_scope(orders, scopes, kind)
-    space = _SPACES[spaces[0]] if spaces else "generic"
+    space: Space = _SPACES[spaces[0]] if spaces else "generic"
     return AccessForm(
         entry, kind, space, space, order, scope, elements[0],
         _VECTORS[vectors[0]] if vectors else 1, operations[0] if operations else "",

@@ -93,5 +93,5 @@ _INTEGER_FUNCTIONS: dict[str, Callable[..., Array]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "exch": lambda _old, new: new,
-    "cas": lambda old, expected, new: np.where(old == expected, new, old),
+    "cas": lambda old, expected, new: np.asarray(np.where(old == expected, new, old)),
 }

@@ -120,3 +120,9 @@ def apply(function: Callable[..., int], mode: str, *operands: Array) -> Array:
     arrays = np.broadcast_arrays(*operands)
     values = [function(*map(int, row), mode) for row in zip(*(array.ravel() for array in arrays), strict=True)]
     return np.array(values, np.uint64).reshape(arrays[0].shape)
+
+
+def apply_to_integers(values: Array, mode: str) -> Array:
+    """Bits of integers as ``float64``."""
+    bits = [_round(value < 0, abs(value), 0, mode) if value else 0 for value in map(int, values.ravel())]
+    return np.array(bits, np.uint64).reshape(values.shape)

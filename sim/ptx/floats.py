@@ -36,7 +36,7 @@ class Format:
     @property
     def storage(self) -> str:
         """NumPy type of the bits."""
-        return f"uint{max(self.width, 8)}"
+        return {8: "uint8", 16: "uint16", 64: "uint64"}.get(self.width, "uint32")
 
     @property
     def bias(self) -> int:
@@ -54,6 +54,7 @@ FORMATS = {
     "bf16": Format(16, 8, 0x7FFF, 0x7F80),
     "f32": Format(32, 24, 0x7FFFFFFF, 0x7F800000),
     "f64": Format(64, 53, 0xFFF8000000000000, 0x7FF0000000000000),
+    "tf32": Format(19, 11, 0x3FFFF, 0x3FC00),
     "e4m3": Format(8, 4, 0x7F, 0x7F),
     "e5m2": Format(8, 3, 0x7F, 0x7C),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bits, comparison, floating, integer, movement
+from . import approximate, bits, comparison, conversion, floating, integer, movement
 from .form import (
     CARRY,
     VIEWS,
@@ -30,7 +30,15 @@ __all__ = [
     "storage_of",
 ]
 
-_RULES = {**integer.RULES, **bits.RULES, **comparison.RULES, **movement.RULES, **floating.RULES}
+_RULES = {
+    **integer.RULES,
+    **bits.RULES,
+    **comparison.RULES,
+    **movement.RULES,
+    **conversion.RULES,
+    **floating.RULES,
+    **approximate.RULES,
+}
 
 ENTRIES: tuple[Entry, ...] = (*_RULES, *MACHINE_ENTRIES)
 """Every instruction of the table."""
@@ -69,5 +77,5 @@ def resolve_value(instruction: Instruction, kernel: Kernel) -> ValueOperation:
     form = Form(instruction, kernel, entry)
     rule = _RULES.get(entry)
     if rule is None:
-        return form.reject(f"it is of kind {entry.kind}")  # type: ignore[no-any-return]
+        return form.reject(f"it is of kind {entry.kind}")
     return rule(form)
