@@ -89,6 +89,21 @@ def build(
     raise typer.Exit(build_kernels(arch, out, Console()))
 
 
+@app.command()
+def litmus(
+    files: Annotated[list[Path], typer.Argument(help="Litmus tests for PTX, or folders of them.")],
+    model: Annotated[str, typer.Option(help="Memory model: sc, rc11 or ptx.")] = "ptx",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects: file, holds, verdict.")] = False,
+    iterations: Annotated[int, typer.Option(help="How often a loop may repeat with an effect.", min=0)] = 4,
+    seconds: Annotated[float, typer.Option(help="Time for one file, then UNKNOWN.", min=0)] = 60.0,
+) -> None:
+    """Say whether the final conditions of litmus tests hold; exit 0 if every one was decided, 1 if not."""
+    from tiebreak.litmus.command import run_litmus
+    from tiebreak.sim.litmus.candidates import Limits
+
+    raise typer.Exit(run_litmus(files, model, Limits(iterations, seconds), as_json, Console()))
+
+
 def main() -> None:
     """Run the command line; errors of the user's making exit with 2."""
     try:

@@ -1,0 +1,1 @@
+"""Litmus programs, and the axioms of memory models that say which outcomes they may have."""

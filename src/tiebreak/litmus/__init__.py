@@ -1,0 +1,1 @@
+"""The ``tiebreak litmus`` command, and litmus programs drawn by Hypothesis."""
