@@ -24,10 +24,9 @@ TOLERANT_FAULTS = ("dead", "one-fewer")
 """Faults after which nobody can move until the bounded waits run out."""
 
 
-class RankFabric(Protocol):
-    """A fabric of the implementation, and what a host program needs besides."""
+class RankDevice(Protocol):
+    """A rank's device, as far as launches without peers need it."""
 
-    rank: int
     device: torch.device
 
     def synchronize(self) -> None:
@@ -35,6 +34,12 @@ class RankFabric(Protocol):
 
     def upload(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """Return a copy in this rank's device memory."""
+
+
+class RankFabric(RankDevice, Protocol):
+    """A fabric of the implementation, and what a host program needs besides."""
+
+    rank: int
 
     def write(self, target: torch.Tensor, values: torch.Tensor) -> None:
         """Overwrite device memory."""
@@ -222,7 +227,7 @@ class HostProgram:
 
 def launch_selection(
     implementation: Implementation,
-    fabric: RankFabric,
+    fabric: RankDevice,
     gathered: Packed,
     k: int,
     preset: str,
@@ -252,7 +257,7 @@ def launch_selection(
 
 
 def launch_localisation(
-    implementation: Implementation, fabric: RankFabric, ids: Ids, rank: int, world_size: int, interleave: int
+    implementation: Implementation, fabric: RankDevice, ids: Ids, rank: int, world_size: int, interleave: int
 ) -> list[torch.Tensor]:
     """Launch a localisation into a poisoned output; see ``Backend.localise``."""
     localise = implementation.module("localisation").localise
