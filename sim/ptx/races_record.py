@@ -1,0 +1,158 @@
+"""Accesses as the race detector keeps them: one record per instruction, and their elements where it matters.
+
+An element is one thread's touch of one granule of four bytes.  Only elements on
+suspected granules are ever made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .module import Instruction
+from .observation import Access, Addresses, Threads
+from .races_cta import View
+
+GRANULE = 4
+"""Bytes per granule."""
+
+SCOPES = {None: 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
+"""Scopes in rising order; 0 is a weak access."""
+
+Ints = npt.NDArray[np.int64]
+
+
+class Record(NamedTuple):
+    """One memory instruction of some threads.
+
+    Attributes:
+        view: What its CTA knew.
+        instruction: The instruction.
+        writes: Whether it writes.
+        scope: Number of its scope in ``SCOPES``.
+        threads: Threads.
+        addresses: Address of each.
+        width: Bytes that each touches.
+        element: Bytes of one element of its vector.
+        values: What a plain write stores, as in ``Access.values``.
+    """
+
+    view: View
+    instruction: Instruction
+    writes: bool
+    scope: int
+    threads: Threads
+    addresses: Addresses
+    width: int
+    element: int
+    values: tuple[npt.NDArray[np.generic], ...]
+
+
+def record_access(access: Access, view: View) -> Record:
+    """Return the record of an access; registers may change afterwards."""
+    values = tuple(value.copy() for value in access.values)
+    scope = 0 if access.order == "weak" and access.kind != "update" else SCOPES[access.scope or "gpu"]
+    element = access.width // count_elements(access.instruction)
+    writes = access.kind != "read"
+    addresses = access.addresses.copy()
+    return Record(view, access.instruction, writes, scope, access.threads, addresses, access.width, element, values)
+
+
+def count_elements(instruction: Instruction) -> int:
+    """Return the length of the vector that an instruction moves."""
+    for modifier in instruction.modifiers:
+        if modifier in _VECTORS:
+            return _VECTORS[modifier]
+    return 1
+
+
+_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+
+
+def expand(addresses: Addresses, width: int) -> Ints:
+    """Return the first byte of every granule that ``width`` bytes at each address touch, those of one together."""
+    span = -(-width // GRANULE)
+    first = addresses & -GRANULE
+    return first if span == 1 else (first[:, None] + np.arange(span) * GRANULE).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Elements of records; arrays of shape [elements].
+
+    Attributes:
+        records: The records.
+        granule: Number of the granule.
+        thread: Thread.
+        record: Place in ``records``.
+        start: First byte that the thread touches in the granule.
+        stop: Byte after the last one.
+        value: Bits that a plain write stores there, else 0.
+    """
+
+    records: Sequence[Record]
+    granule: Ints
+    thread: Ints
+    record: Ints
+    start: Ints
+    stop: Ints
+    value: Ints
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.granule.size
+
+    def take(self, chosen: npt.NDArray[np.generic]) -> Elements:
+        """Return some of the elements, by mask or by place."""
+        columns = (self.granule, self.thread, self.record, self.start, self.stop, self.value)
+        return Elements(self.records, *(column[chosen] for column in columns))
+
+    def of_records(self, values: Iterable[int]) -> Ints:
+        """Return for each element the value of its record."""
+        return np.fromiter(values, dtype=np.int64, count=len(self.records))[self.record]
+
+
+def make_elements(records: Sequence[Record], granules: Sequence[Ints]) -> Elements:
+    """Return all elements of records whose granules are given."""
+    parts = [
+        _split(record, number, granule) for number, (record, granule) in enumerate(zip(records, granules, strict=True))
+    ]
+    return Elements(records, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def join_elements(parts: Sequence[Elements]) -> Elements:
+    """Return the elements of several sets of records as those of one."""
+    records = [record for part in parts for record in part.records]
+    offsets = np.cumsum([0, *(len(part.records) for part in parts[:-1])])
+    columns = [
+        [getattr(part, name) for part in parts] for name in ("granule", "thread", "record", "start", "stop", "value")
+    ]
+    columns[2] = [column + offset for column, offset in zip(columns[2], offsets, strict=True)]
+    return Elements(records, *(np.concatenate(column) for column in columns))
+
+
+def _split(record: Record, number: int, granule: Ints) -> tuple[Ints, ...]:
+    span = granule.size // record.threads.size
+    thread = np.repeat(record.threads, span)
+    first = expand(record.addresses, record.width)
+    start = np.maximum(first, np.repeat(record.addresses, span))
+    stop = np.minimum(first + GRANULE, np.repeat(record.addresses + record.width, span))
+    return granule, thread, np.full(granule.size, number, dtype=np.int64), start, stop, _values(record, start, span)
+
+
+def _values(record: Record, start: Ints, span: int) -> Ints:
+    """Return the bits that a plain write stores into each granule."""
+    if not record.values:
+        return np.zeros(start.size, dtype=np.int64)
+    columns = [np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}") for value in record.values]
+    stored = np.zeros((record.threads.size, max(record.width, span * GRANULE)), dtype=np.uint8)
+    size = record.element
+    for place, column in enumerate(columns):
+        stored[:, place * size : (place + 1) * size] = column.reshape(-1, 1).view(np.uint8)[:, :size]
+    words: Ints = stored[:, : span * GRANULE].copy().view("<u4").astype(np.int64).reshape(-1)
+    return words
