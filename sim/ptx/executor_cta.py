@@ -1,0 +1,111 @@
+"""One CTA in execution: its registers, shared memory and units, and what each step of a unit does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .executor_barriers import ClusterBarrier, CtaBarriers
+from .executor_control import decide
+from .executor_convergence import find_converged
+from .executor_groups import Mask, Unit
+from .executor_registers import LANES, make_constant
+from .memory import Array, make_region
+from .observation import Position
+
+if TYPE_CHECKING:
+    from .executor import Launch
+
+Triple = tuple[int, int, int]
+
+
+class Cta:
+    """A CTA.
+
+    Args:
+        launch: Its launch.
+        number: Its number in the launch.
+        cluster: The CTAs of its cluster; this one is added.
+        barrier: Barrier of its cluster.
+
+    Attributes:
+        position: How observers know it.
+        alive: Mask of its threads that have not exited, of as many threads as fill its warps.
+        units: What a schedule chooses among.
+        shared: Its shared memory.
+        local: Local memory of its threads, one after the other.
+    """
+
+    def __init__(self, launch: Launch, number: int, cluster: list[Cta], barrier: ClusterBarrier) -> None:
+        self.launch = launch
+        self.observer = launch.observer
+        self.cluster = cluster
+        self.cluster_rank = len(cluster)
+        self.cluster_barrier = barrier
+        cluster.append(self)
+        threads = launch.threads
+        width = threads + -threads % LANES
+        self.position = Position(launch.rank, launch.number, number, number // launch.cluster_ctas, threads)
+        self.file = launch.compiled.take_file(width)
+        self.alive: Mask = np.arange(width) < threads
+        self.shared = make_region("shared memory", launch.layout.shared_bytes)
+        self.local_bytes = launch.layout.local_bytes
+        self.local = make_region("local memory", self.local_bytes * width)
+        self.barriers = CtaBarriers(self)
+        self.units = self._make_units(width)
+        launch.layout.fill_special(self, width)
+
+    def _make_units(self, width: int) -> list[Unit]:
+        number, launch = self.position.cta, self.launch
+        if not launch.by_warp:
+            return [Unit(f"c{number}", number, self, self.alive.copy(), 0, width)]
+        units = []
+        for warp, low in enumerate(range(0, width, LANES)):
+            active = np.zeros(width, bool)
+            active[low : low + LANES] = self.alive[low : low + LANES]
+            rank = number * (width // LANES) + warp
+            units.append(Unit(f"c{number}.w{warp}", rank, self, active, low, low + LANES))
+        return units
+
+    @property
+    def finished(self) -> bool:
+        """Whether every thread exited."""
+        return not any(unit.groups for unit in self.units)
+
+    def step(self, unit: Unit) -> None:
+        """Run code of the group of a unit whose turn it is, up to the next decision."""
+        group = unit.pick()
+        launch = self.launch
+        diverged = group.mask is not None
+        code = launch.compiled.code(group.place, diverged)
+        if code.leader is not None:
+            chosen = find_converged(self, unit, group, code.leader)
+            if chosen is None:
+                return
+            if chosen is not group:
+                group = chosen
+                code = launch.compiled.code(group.place, group.mask is not None)
+        if code.stop > code.start:
+            launch.count(code, group.count)
+            code.run(self.file.resolve(code.key, code.slots, group.low, group.high), self, group)
+            group.place = code.stop
+        decide(self, unit, group)
+
+    def address(self, name: str) -> int:
+        """Return what a symbol stands for: an address in its state space."""
+        return self.launch.layout.addresses[name]
+
+    def address_array(self, name: str, offset: int, view: str) -> Array:
+        """Return the same as an array without dimensions, of a NumPy type."""
+        return make_constant(self.address(name) + offset, view)
+
+    def read_clock(self, name: str) -> int:
+        """Return a counter: steps of the launch so far, as cycles or as nanoseconds."""
+        return self.launch.steps >> 32 if name.endswith("hi") else self.launch.steps & 0xFFFFFFFF
+
+    def end(self) -> None:
+        """Every thread exited: say so, and give the registers back."""
+        if self.observer is not None:
+            self.observer.end(self.position)
+        self.launch.compiled.give_file(self.file)
