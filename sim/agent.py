@@ -110,6 +110,7 @@ class Program:
 
     The leader issues scalar stores and atomics; tile operations belong to the
     lanes.  Neither knows what the other did since their last CTA barrier.
+    ``launch`` counts the launches of its device.
     """
 
     agent: Agent
@@ -120,6 +121,7 @@ class Program:
     lanes: Party
     leader_clock: Clock
     lanes_clock: Clock
+    launch: int = 0
     acquired: Clock = field(default_factory=Clock)
     failed: bool = False
 

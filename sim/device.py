@@ -77,6 +77,7 @@ class Stream:
         waiting: Program indices of the active launch that have not started.
         running: Programs of the active launch that have started and not ended.
         ended: Join of the clocks of the active launch's ended programs.
+        launched: Number of the active launch among those of its device, from 1.
     """
 
     rank: int
@@ -87,6 +88,7 @@ class Stream:
     waiting: deque[Index] = field(default_factory=deque)
     running: list[Program] = field(default_factory=list)
     ended: Clock = field(default_factory=Clock)
+    launched: int = 0
 
     @property
     def idle(self) -> bool:
@@ -121,6 +123,7 @@ class Device:
     residency: int
     streams: dict[int, Stream] = field(default_factory=dict)
     capturing: Graph | None = None
+    launches: int = 0
 
     def stream(self, number: int) -> Stream:
         """Return stream ``number``, made on first use."""

@@ -44,6 +44,7 @@ class _Round:
 
     values: dict[int, Any] = field(default_factory=dict)
     clocks: list[Clock] = field(default_factory=list)
+    agreed: bool = False
 
 
 class World:
@@ -85,6 +86,9 @@ class SimulatedFabric:
                 waits_for=lambda: f"ranks {sorted(set(range(self.world_size)) - set(this.values))} to gather",
             )
         )
+        if not this.agreed:
+            this.agreed = True
+            self._machine.agree()
         for clock in this.clocks:
             self._machine.host_clocks[self.rank].join(clock)
         self._machine.record("gather")
@@ -104,7 +108,9 @@ class SimulatedFabric:
         addresses = self.gather_objects(local.data_ptr())
         if self.rank in self._world.failing_rendezvous:
             raise WorkspaceError(f"rendezvous of rank {self.rank}", limit="the simulation makes it fail here")
-        return SymmetricBuffer(local, torch.tensor(addresses, dtype=torch.int64))
+        peer_addresses = torch.tensor(addresses, dtype=torch.int64)
+        self._machine.memory.register(peer_addresses, name=f"{name}.addresses", rank=self.rank)
+        return SymmetricBuffer(local, peer_addresses)
 
     def all_gather(self, output: torch.Tensor, input: torch.Tensor) -> None:
         """Gather ``input`` of every rank into ``output`` [world size, ...], in stream order."""
@@ -184,6 +190,8 @@ class SimulatedFabric:
 
 
 HostBody = Callable[[SimulatedFabric], Any]
+Session = Callable[[Machine], contextlib.AbstractContextManager[None]]
+"""What makes launches of this process those of a machine."""
 
 
 def simulate(
@@ -192,6 +200,7 @@ def simulate(
     settings: Settings | None = None,
     *,
     failing_rendezvous: Sequence[int] = (),
+    session: Session = open_session,
 ) -> Execution:
     """Run one host program per rank once, under ``scheduler``.
 
@@ -200,6 +209,7 @@ def simulate(
         scheduler: Chooses every step; ``begin`` must have been called.
         settings: See ``machine.Settings``.
         failing_rendezvous: Ranks whose rendezvous raises.
+        session: Decides how kernels run; the default interprets them.
 
     Returns:
         The execution.  An exception of a host program is in ``errors`` and,
@@ -209,7 +219,7 @@ def simulate(
     world = World(machine)
     world.failing_rendezvous = frozenset(failing_rendezvous)
     bodies = [_bind(host, SimulatedFabric(world, rank)) for rank, host in enumerate(hosts)]
-    with open_session(machine):
+    with session(machine):
         return machine.run(bodies, scheduler)
 
 
@@ -220,6 +230,7 @@ def run_ranks(
     settings: Settings | None = None,
     *,
     failing_rendezvous: Sequence[int] = (),
+    session: Session = open_session,
 ) -> list[Any]:
     """Run one host program on every rank once, and return what it returns on each.
 
@@ -231,6 +242,7 @@ def run_ranks(
         schedule: See ``make_scheduler``.
         settings: See ``machine.Settings``.
         failing_rendezvous: Ranks whose rendezvous raises.
+        session: Decides how kernels run; the default interprets them.
 
     Raises:
         SimulationError: A host program raised (the cause), or the execution raced,
@@ -238,7 +250,7 @@ def run_ranks(
     """
     scheduler = make_scheduler(schedule)
     scheduler.begin()
-    execution = simulate([host] * ranks, scheduler, settings, failing_rendezvous=failing_rendezvous)
+    execution = simulate([host] * ranks, scheduler, settings, failing_rendezvous=failing_rendezvous, session=session)
     if execution.violations:
         found = execution.violations[0]
         cause = next((error for error in execution.errors if error is not None), None)

@@ -104,6 +104,7 @@ class Machine:
         self.host_clocks: list[Clock] = []
         self.current_stream = [0] * ranks
         self.enter: Callable[[Program], None] = lambda program: None
+        self.agree: Callable[[], None] = lambda: None
         self.last_writes: dict[int, str] = {}
         self.step = 0
         self._components: dict[tuple[int, int, int], int] = {}
@@ -274,7 +275,15 @@ class Machine:
         self.observer.name(leader, f"{agent.name} leader")
         self.observer.name(lanes, f"{agent.name} lanes")
         program = Program(
-            agent, launch.kernel, index, launch.grid, leader, lanes, stream.clock.copy(), stream.clock.copy()
+            agent,
+            launch.kernel,
+            index,
+            launch.grid,
+            leader,
+            lanes,
+            stream.clock.copy(),
+            stream.clock.copy(),
+            launch=stream.launched,
         )
         program.leader_clock.tick(leader.component)
         program.lanes_clock.tick(lanes.component)
@@ -291,6 +300,7 @@ class Machine:
         for stream in streams:
             stream.clock = joined.copy()
             stream.active = None
+        self.agree()
 
     def _component(self, rank: int, stream: int, program: int) -> int:
         """Return the first of the two components of a host or program position.

@@ -45,7 +45,10 @@ class Progress:
                 for _, stream in sorted(device.streams.items()):
                     before = stream.active
                     stream.advance()
-                    moved |= stream.active is not before
+                    if stream.active is not before:
+                        moved = True
+                        device.launches += stream.active is not None
+                        stream.launched = device.launches
                     while stream.waiting and device.resident < device.residency:
                         self._start(stream)
             moved |= self._try_collective()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tiebreak.sim.fabric import SimulatedFabric, run_ranks, simulate
+from tiebreak.sim.fabric import Session, SimulatedFabric, run_ranks, simulate
+from tiebreak.sim.interpreter import open_session
 from tiebreak.sim.machine import Execution, Settings
 from tiebreak.sim.schedulers import Scheduler
 from tiebreak.sim.schedulers.registry import make_scheduler
@@ -77,23 +78,34 @@ class SimulatedBackend:
 
     def run_with(self, scenario: Scenario, scheduler: Scheduler) -> Outcome:
         """Run all merges of a scenario under a scheduler whose execution has begun."""
-        from tiebreak.verify.case import draw_cases
+        return run_hosts(self.implementation, scenario, scheduler)
 
-        cases = draw_cases(scenario)
-        outputs: list[list[Ids]] = [[] for _ in range(scenario.ranks)]
-        hosts = [
-            HostProgram(self.implementation, scenario, cases, outputs[rank], MAX_POLLS)
-            for rank in range(scenario.ranks)
-        ]
-        settings = Settings(
-            lowering=scenario.lowering,
-            residency=scenario.residency,
-            data_points=scenario.data_points,
-            tolerate_stalls=scenario.fault in TOLERANT_FAULTS,
-        )
-        failing = [scenario.ranks - 1] if scenario.fault == "rendezvous" else []
-        execution = simulate(hosts, scheduler, settings, failing_rendezvous=failing)
-        return _outcome(execution, outputs, scenario.ranks)
+
+def run_hosts(
+    implementation: Implementation, scenario: Scenario, scheduler: Scheduler, session: Session = open_session
+) -> Outcome:
+    """Run all merges of a scenario on simulated ranks.
+
+    Args:
+        implementation: The implementation under test.
+        scenario: What to run.
+        scheduler: Chooses every step; its execution has begun.
+        session: Decides how kernels run; the default interprets them.
+    """
+    from tiebreak.verify.case import draw_cases
+
+    cases = draw_cases(scenario)
+    outputs: list[list[Ids]] = [[] for _ in range(scenario.ranks)]
+    hosts = [HostProgram(implementation, scenario, cases, own, MAX_POLLS) for own in outputs]
+    settings = Settings(
+        lowering=scenario.lowering,
+        residency=scenario.residency,
+        data_points=scenario.data_points,
+        tolerate_stalls=scenario.fault in TOLERANT_FAULTS,
+    )
+    failing = [scenario.ranks - 1] if scenario.fault == "rendezvous" else []
+    execution = simulate(hosts, scheduler, settings, failing_rendezvous=failing, session=session)
+    return _outcome(execution, outputs, scenario.ranks)
 
 
 def _run_alone(launch: Callable[[SimulatedFabric], list[torch.Tensor]]) -> list[Ids]:
