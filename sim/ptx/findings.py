@@ -20,6 +20,7 @@ FindingKind = Literal[
     "warp-mask",
     "deadlock",
     "budget",
+    "trap",
 ]
 """What a finding is about.
 
@@ -27,7 +28,7 @@ FindingKind = Literal[
 ``out-of-bounds``, ``misaligned``: an address that the instruction may not touch.  ``divergent-barrier``: threads of one
 warp at different barriers.  ``barrier-not-reached``: threads exited or wait elsewhere while others wait at a barrier.
 ``warp-mask``: a member mask that misses its caller, or names a lane that does not take part.  ``deadlock``: no thread
-can go on.  ``budget``: more instructions than the caller allowed.
+can go on.  ``budget``: more instructions than the caller allowed.  ``trap``: the kernel ended itself.
 """
 
 WARP = 32
