@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .access import resolve_access
-from .floating import arithmetic, each_part
+from .floating import arithmetic
+from .floats import each_part
 from .form import VIEWS, Array, Entry, UnknownInstructionError, storage_of, stored
 from .module import Instruction
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .floats import FORMATS, flush, is_nan, widen
+from .floats import FORMATS, each_part, flush, is_nan, widen
 from .form import VIEWS, Array, Entry, Form, ValueOperation, storage_of, stored
 
 _WORDS = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64")
@@ -133,9 +133,9 @@ def _set(form: Form) -> ValueOperation:
     """set: true as all ones, or as 1.0."""
     join = form.take(*_JOINS)
     kinds = form.take_types()
-    if len(kinds) != 2 or kinds[0].removesuffix("x2") not in _TRUE or kinds[1] in _PACKED:
+    if len(kinds) != 2 or kinds[0].removesuffix("x2") not in _TRUE or (kinds[1] in _PACKED and kinds[0] != kinds[1]):
         form.reject("it needs a type of the result and one of the sources")
-    result, source = kinds
+    result, source = (kind.removesuffix("x2") for kind in kinds)
     view, compare, _ = _compare(form, source)
     storage = storage_of(result)
     true, false = (np.dtype(storage).type(bits) for bits in (_TRUE[result], 0))
@@ -144,6 +144,13 @@ def _set(form: Form) -> ValueOperation:
         truth = compare(a, b)
         return np.where(_JOINS[join](truth, joined[0]) if join else truth, true, false)
 
+    if kinds[1] in _PACKED:
+        if join:
+            form.reject("packed halves are not joined with a predicate")
+        packed = storage_of(kinds[1])
+        return form.build(
+            each_part(lambda a, b: evaluate(a.view(view), b.view(view)), kinds[1]), (packed,) * 2, (packed,)
+        )
     return form.build(evaluate, (view, view, *(("bool",) if join else ())), (storage,))
 
 

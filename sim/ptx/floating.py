@@ -17,6 +17,7 @@ from .floats import (
     add_to_odd,
     canonical,
     divide_to_odd,
+    each_part,
     flush,
     is_nan,
     order_key,
@@ -167,17 +168,6 @@ def extreme(operation: str, kind: str, *, nan: bool = False, xorsign: bool = Fal
         for other in others:
             a = pick(a, other)
         return a
-
-    return evaluate
-
-
-def each_part(function: Arithmetic, kind: str) -> Arithmetic:
-    """Apply a function of one format to each part of packed operands."""
-    part = storage_of(kind.removesuffix("x2"))
-
-    def evaluate(*operands: Array) -> Array:
-        parts = [np.ascontiguousarray(operand).view(part) for operand in np.broadcast_arrays(*operands)]
-        return np.ascontiguousarray(function(*parts)).view(storage_of(kind))
 
     return evaluate
 

@@ -10,11 +10,12 @@ IEEE Transactions on Computers 57(4), 2008).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from .form import Array
+from .form import Array, storage_of
 
 
 @dataclass(frozen=True)
@@ -200,3 +201,14 @@ def _clamp(encoded: Array, negative: Array, form: Format, mode: str, finite: boo
     )
     limit = np.where(to_largest, np.uint64(form.infinite - 1), np.uint64(form.infinite))
     return np.minimum(encoded, limit)
+
+
+def each_part(function: Callable[..., Array], kind: str) -> Callable[..., Array]:
+    """Apply a function of one format to each part of packed operands."""
+    part = storage_of(kind.removesuffix("x2"))
+
+    def evaluate(*operands: Array) -> Array:
+        parts = [np.ascontiguousarray(operand).view(part) for operand in np.broadcast_arrays(*operands)]
+        return np.ascontiguousarray(function(*parts)).view(storage_of(kind))
+
+    return evaluate

@@ -1,0 +1,1 @@
+"""Instruction conformance: what each instruction of the table gives on a device, which the CPU has to give as well."""
