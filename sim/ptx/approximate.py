@@ -11,8 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from .floating import each_part
-from .floats import flush, round_to, widen
+from .floats import each_part, flush, round_to, widen
 from .form import Array, Entry, Form, ValueOperation, storage_of
 
 
