@@ -118,7 +118,7 @@ class Launch:
         self.parameters = Region("parameters", pointer, len(space), base=pointer, owner=space, writable=False)
         if len(space):
             self.memory.add(self.parameters)
-        self.layout = Layout(kernel, module, self.memory, pointer, shared_bytes)
+        self.layout = Layout(kernel, self.compiled.symbols, module, self.memory, pointer, shared_bytes)
         self.version = 0
         self.steps = 0
         self._bounds = steps, spins
@@ -228,17 +228,16 @@ class Launch:
         return cluster
 
     def _report(self, seconds: float) -> Report:
-        counts: dict[Entry, int] = {}
-        total = 0
-        entries = self.compiled.entries
-        for key, (runs, threads) in self._runs.items():
+        places = np.zeros((len(self.kernel.body) + 1, 2), np.int64)
+        for key, runs in self._runs.items():
             code = self._codes[key]
-            total += threads * (code.stop - code.start)
-            for place in range(code.start, code.stop):
-                counts[entries[place]] = counts.get(entries[place], 0) + runs
-        for place, (runs, threads) in self._decided.items():
-            total += threads
-            counts[entries[place]] = counts.get(entries[place], 0) + runs
+            places[code.start : code.stop] += runs
+        for place, runs in self._decided.items():
+            places[place] += runs
+        entries = self.compiled.distinct_entries
+        sums = np.bincount(self.compiled.entry_numbers, places[:-1, 0], len(entries)).astype(np.int64)
+        counts = {entry: count for entry, count in zip(entries, sums.tolist(), strict=True) if count}
+        total = int(places[:, 1].sum())
         text = self.schedule.describe() if self.schedule is not None else "lockstep"
         return Report(counts, total, self.steps, seconds, text)
 

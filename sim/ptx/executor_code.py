@@ -9,7 +9,7 @@ are elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from .executor_emission import Emission
 from .executor_liveness import Liveness, list_written
 from .executor_registers import RegisterFile, Slot
 from .executor_translation import emit
-from .module import Instruction, Kernel
+from .module import Address, Instruction, Kernel, Symbol
 from .program import find_program
 from .table import Entry, find_entry
 
@@ -61,7 +61,11 @@ class CompiledKernel:
         fine: Whether code stops before each memory access, so that a schedule can interleave them.
 
     Attributes:
+        entries: Entry of each instruction.
+        distinct_entries: Each of them once.
+        entry_numbers: Place among those of the entry of each instruction.
         decisions: What the executor does itself at each place, or None.
+        symbols: Symbols that the instructions name.
         undefined: Registers that may be read before they are written.
 
     Raises:
@@ -74,7 +78,11 @@ class CompiledKernel:
         self.program = find_program(kernel)
         self.liveness = Liveness(self.program)
         self.entries: tuple[Entry, ...] = tuple(find_entry(instruction, kernel.name) for instruction in kernel.body)
+        numbers: dict[Entry, int] = {}
+        self.entry_numbers = np.array([numbers.setdefault(entry, len(numbers)) for entry in self.entries], np.int64)
+        self.distinct_entries = tuple(numbers)
         self.decisions = tuple(find_decision(instruction) for instruction in kernel.body)
+        self.symbols = frozenset(_list_symbols(kernel))
         self._definitions = self._count_definitions()
         self._codes: dict[tuple[int, bool], Code] = {}
         self._files: dict[int, list[RegisterFile]] = {}
@@ -146,3 +154,11 @@ class CompiledKernel:
             for name in names:
                 counts[name] = counts.get(name, 0) + 1
         return counts, each
+
+
+def _list_symbols(kernel: Kernel) -> Iterator[str]:
+    for instruction in kernel.body:
+        for operand in instruction.operands:
+            symbol = operand.base if isinstance(operand, Address) else operand
+            if isinstance(symbol, Symbol):
+                yield symbol.name

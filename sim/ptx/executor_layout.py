@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .executor_registers import LANES
 from .memory_global import GlobalMemory
-from .module import Address, Kernel, Module, Operand, Symbol, Variable
+from .module import Kernel, Module, Variable
 
 if TYPE_CHECKING:
     from .executor_cta import Cta
@@ -23,6 +22,7 @@ class Layout:
 
     Args:
         kernel: The kernel.
+        used: Symbols that its instructions name.
         module: Its module.
         memory: Where module variables in global and constant memory live, from launch to launch.
         parameters: Address of the parameter space.
@@ -34,10 +34,11 @@ class Layout:
         local_bytes: Local memory of a thread.
     """
 
-    def __init__(self, kernel: Kernel, module: Module, memory: GlobalMemory, parameters: int, dynamic: int) -> None:
+    def __init__(
+        self, kernel: Kernel, used: frozenset[str], module: Module, memory: GlobalMemory, parameters: int, dynamic: int
+    ) -> None:
         self.addresses = {parameter.name: parameters + parameter.offset for parameter in kernel.parameters}
         self.shared_bytes = self.local_bytes = 0
-        used = set(_list_symbols(kernel))
         variables = [v for v in (*kernel.variables, *module.variables) if v.name in used]
         for variable in sorted(variables, key=lambda v: v.size == 0):
             self._place(variable, module, memory)
@@ -98,15 +99,3 @@ def split_number(number: object, extents: Triple) -> tuple[object, object, objec
     x, y, _ = extents
     return number % x, number // x % y, number // (x * y)  # type: ignore[operator]  # an int or an array
 
-
-def _list_symbols(kernel: Kernel) -> Iterator[str]:
-    for instruction in kernel.body:
-        for operand in instruction.operands:
-            yield from _symbols_of(operand)
-
-
-def _symbols_of(operand: Operand) -> Iterator[str]:
-    if isinstance(operand, Symbol):
-        yield operand.name
-    elif isinstance(operand, Address) and isinstance(operand.base, Symbol):
-        yield operand.base.name

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from .executor_access import make_access
 from .executor_async import make_async
 from .executor_emission import Emission
 from .executor_fences import make_fence
 from .executor_warp import WarpInstruction
 from .executor_windows import make_window_operation
-from .form import Entry, register_storage
+from .form import Entry, ValueOperation, register_storage
 from .module import Address, Immediate, Instruction, Operand, Pair, Register, Symbol, Vector
 from .table import resolve_value, split_operands
 
@@ -28,23 +30,36 @@ def _emit_value(emission: Emission, instruction: Instruction) -> None:
     operation = resolve_value(instruction, emission.kernel)
     destinations, sources = split_operands(instruction)
     emission.guard(instruction)
-    texts = [emission.source(source, view) for source, view in zip(sources, operation.sources, strict=True)]
+    texts = [emission.source(source, kind) for source, kind in zip(sources, operation.sources, strict=True)]
     if len(destinations) > 1:
         emission.line(f"t = {emission.bind(operation.evaluate)}({', '.join(texts)})")
         for place, destination in enumerate(destinations):
             if destination is not None:
                 _assign(emission, instruction, destination, f"t[{place}]")
     elif (destination := destinations[0]) is not None:
-        if operation.ufunc is not None:
-            view = "bool" if operation.destinations == ("bool",) else operation.view
+        ufunc, view = _find_ufunc(instruction, operation)
+        if ufunc is not None:
+            if ufunc is not operation.ufunc:
+                texts[1] = emission.source(sources[1], view)
+            view = "bool" if operation.destinations == ("bool",) else view
             keep = emission.keep(instruction, destination)
             mask = f", where={keep}" if keep else ""
             target = emission.register(destination, view)
-            emission.line(f"{emission.bind(operation.ufunc)}({', '.join(texts)}, out={target}{mask})")
+            emission.line(f"{emission.bind(ufunc)}({', '.join(texts)}, out={target}{mask})")
         elif instruction.opcode == "mov" and len(texts) == 1:
             _assign(emission, instruction, destination, texts[0])
         else:
             _assign(emission, instruction, destination, f"{emission.bind(operation.evaluate)}({', '.join(texts)})")
+
+
+def _find_ufunc(instruction: Instruction, operation: ValueOperation) -> tuple[np.ufunc | None, str]:
+    """The one NumPy function that does an instruction, and the type of its operands; shifts by a constant have one."""
+    distance = instruction.operands[-1]
+    if instruction.opcode in ("shl", "shr") and isinstance(distance, Immediate):
+        view = operation.sources[0]
+        if distance.bits < 8 * np.dtype(view).itemsize:
+            return (np.left_shift if instruction.opcode == "shl" else np.right_shift), view
+    return operation.ufunc, operation.view
 
 
 def _assign(emission: Emission, instruction: Instruction, destination: Register, value: str) -> None:
