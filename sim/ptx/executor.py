@@ -120,6 +120,7 @@ class Launch:
             self.memory.add(self.parameters)
         self.layout = Layout(kernel, self.compiled.symbols, module, self.memory, pointer, shared_bytes)
         self.version = 0
+        self.reported: set[int] = set()
         self.steps = 0
         self._bounds = steps, spins
         self._runs: dict[int, list[int]] = {}

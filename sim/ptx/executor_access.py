@@ -12,6 +12,7 @@ from .atomic import resolve_update
 from .executor_atomics import Serialiser
 from .executor_groups import Group, Mask
 from .executor_location import Piece, locate
+from .executor_taint import Interruption
 from .form import VIEWS, register_storage, storage_of
 from .memory import Array
 from .module import Instruction, Kernel, Operand, Register
@@ -90,6 +91,9 @@ class MemoryInstruction:
             if piece.part is not None:
                 at = piece.part.nonzero()[0] if index is None else index[piece.part]
             self.perform(cta, threads, piece, at, targets, part)
+        if self.reads and cta.taints.fresh:
+            cta.taints.fresh = False
+            raise Interruption(self.instruction.index + 1)
 
     def perform(
         self,
@@ -141,7 +145,11 @@ class Load(MemoryInstruction):
     ) -> None:
         """Read."""
         count = self.form.vector
-        piece.check_written(cta, self.instruction, threads, self.form)
+        missing = piece.region.find_missing(piece.at, self.form.element_bytes, count)
+        if missing is not None:
+            mine = threads if piece.part is None else threads[piece.part]
+            place = piece.describe(int(piece.at[missing.any(axis=1)][0]))
+            cta.taints.note_load(self.instruction, mine, missing, place)
         found = piece.region.read(piece.at, self._dtype, count)
         for place, target in enumerate(targets):
             if target is not None:
@@ -168,6 +176,8 @@ class Store(MemoryInstruction):
             for place, value in enumerate(values):
                 data[:, place] = value
         piece.region.write(piece.at, data, self.form.vector)
+        if cta.taints:
+            cta.taints.note_store(self.instruction, self.form, piece, threads)
         cta.launch.version += 1
 
 

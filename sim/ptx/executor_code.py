@@ -84,17 +84,21 @@ class CompiledKernel:
         self.decisions = tuple(find_decision(instruction) for instruction in kernel.body)
         self.symbols = frozenset(_list_symbols(kernel))
         self._definitions = self._count_definitions()
-        self._codes: dict[tuple[int, bool], Code] = {}
+        self._codes: dict[tuple[int, bool, bool], Code] = {}
         self._files: dict[int, list[RegisterFile]] = {}
         live = self.liveness.live_before(0)
         self.undefined = tuple(name for name, bit in self.liveness.number.items() if live >> bit & 1)
 
-    def code(self, place: int, diverged: bool) -> Code:
-        """Return the code from a place on, for whole warps or for diverged threads."""
-        found = self._codes.get((place, diverged))
+    def code(self, place: int, diverged: bool, single: bool = False) -> Code:
+        """Return the code from a place on, for whole warps or for diverged threads; ``single``: one instruction."""
+        found = self._codes.get((place, diverged, single))
         if found is None:
-            found = self._codes[place, diverged] = self._compile(place, diverged)
+            found = self._codes[place, diverged, single] = self._compile(place, diverged, single)
         return found
+
+    def ends(self, place: int) -> bool:
+        """Whether the executor itself goes on at a place."""
+        return place == len(self.decisions) or self.decisions[place] is not None
 
     def take_file(self, width: int) -> RegisterFile:
         """Return a register file for ``width`` threads, whose registers that may be read unwritten are zero."""
@@ -108,8 +112,10 @@ class CompiledKernel:
         """Take a register file back."""
         self._files[file.width].append(file)
 
-    def _compile(self, start: int, diverged: bool) -> Code:
+    def _compile(self, start: int, diverged: bool, single: bool) -> Code:
         stop = self._find_stop(start, diverged)
+        if single:
+            stop = min(stop, start + 1)
         emission = Emission(self.kernel, diverged, self._find_private(start, stop) if diverged else frozenset())
         for place in range(start, stop):
             emit(emission, self.kernel.body[place], self.entries[place])

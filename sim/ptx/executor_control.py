@@ -28,6 +28,8 @@ def decide(cta: Cta, unit: Unit, group: Group) -> None:
     perform = compiled.decisions[group.place]
     if perform is None:
         return
+    if cta.taints:
+        cta.taints.check_decision(group, instruction)
     cta.launch.count_decision(group.place, group.count)
     perform(cta, unit, group, instruction)
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .executor_barriers import ClusterBarrier, CtaBarriers
+from .executor_code import Code
 from .executor_control import decide
 from .executor_convergence import find_converged
-from .executor_groups import Mask, Unit
+from .executor_groups import Group, Mask, Unit
 from .executor_registers import LANES, make_constant
+from .executor_taint import Interruption, Taints
 from .memory import Array, make_region
 from .observation import Position
 
@@ -53,6 +55,7 @@ class Cta:
         self.local_bytes = launch.layout.local_bytes
         self.local = make_region("local memory", self.local_bytes * width)
         self.barriers = CtaBarriers(self)
+        self.taints = Taints(self)
         self.units = self._make_units(width)
         launch.layout.fill_special(self, width)
 
@@ -76,21 +79,42 @@ class Cta:
     def step(self, unit: Unit) -> None:
         """Run code of the group of a unit whose turn it is, up to the next decision."""
         group = unit.pick()
-        launch = self.launch
-        diverged = group.mask is not None
-        code = launch.compiled.code(group.place, diverged)
+        code = self._code(group)
         if code.leader is not None:
             chosen = find_converged(self, unit, group, code.leader)
             if chosen is None:
                 return
             if chosen is not group:
                 group = chosen
-                code = launch.compiled.code(group.place, group.mask is not None)
+                code = self._code(group)
         if code.stop > code.start:
-            launch.count(code, group.count)
+            self._run(code, group)
+        if group.place == code.stop and self.launch.compiled.ends(code.stop):
+            decide(self, unit, group)
+
+    def _code(self, group: Group) -> Code:
+        return self.launch.compiled.code(group.place, group.mask is not None, single=bool(self.taints))
+
+    def _run(self, code: Code, group: Group) -> None:
+        launch = self.launch
+        follows = bool(self.taints)
+        try:
             code.run(self.file.resolve(code.key, code.slots, group.low, group.high), self, group)
+        except Interruption as interruption:
+            group.place = interruption.place
+            for place in range(code.start, group.place):
+                launch.count_decision(place, group.count)
+        else:
             group.place = code.stop
-        decide(self, unit, group)
+            launch.count(code, group.count)
+            if follows:
+                self.taints.follow(group, launch.kernel.body[code.start])
+        if self.taints:
+            live = 0
+            for unit in self.units:
+                for other in unit.groups:
+                    live |= launch.compiled.liveness.live_before(other.place)
+            self.taints.prune(live, launch.compiled.liveness.number)
 
     def address(self, name: str) -> int:
         """Return what a symbol stands for: an address in its state space."""

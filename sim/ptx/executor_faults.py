@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from .executor_cta import Cta
 
 
+def make_actor(cta: Cta, instruction: Instruction, thread: int, action: str) -> Actor:
+    """Return a thread of a CTA at an instruction."""
+    position = cta.position
+    return Actor(position.rank, position.launch, position.cta, thread, instruction, action, cta.launch.kernel.name)
+
+
 def make_finding(
     cta: Cta, kind: FindingKind, instruction: Instruction, threads: Iterable[int], action: str, place: str, missing: str
 ) -> Finding:
     """Return a finding about threads of one CTA at one instruction."""
-    position = cta.position
-    actors = tuple(
-        Actor(position.rank, position.launch, position.cta, int(thread), instruction, action, cta.launch.kernel.name)
-        for thread in threads
-    )
+    actors = tuple(make_actor(cta, instruction, int(thread), action) for thread in threads)
     return Finding(kind, actors, place, missing, cta.launch.replay)
 
 

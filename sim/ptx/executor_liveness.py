@@ -7,6 +7,7 @@ register, which keeps kernels with thousands of registers cheap
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from .form import CARRY
@@ -75,21 +76,30 @@ class Liveness:
             # A guarded write leaves the old value to some threads.
             self._kills.append(0 if instruction.guard is not None else self._bits(list_written(instruction)))
         self._after = self._solve()
+        self._starts = [block.start for block in program.blocks]
+        self._inside: dict[int, list[int]] = {}
 
     def live_before(self, place: int) -> int:
         """Return the registers whose values may still be read from ``place`` on."""
         if place >= len(self._kernel.body):
             return 0
         number = self._block_of(place)
-        live = self._after[number]
-        for position in range(self._program.blocks[number].stop - 1, place - 1, -1):
+        inside = self._inside.get(number)
+        if inside is None:
+            inside = self._inside[number] = self._find_inside(number)
+        return inside[place - self._program.blocks[number].start]
+
+    def _find_inside(self, number: int) -> list[int]:
+        """Live registers before each instruction of a block."""
+        block = self._program.blocks[number]
+        live, found = self._after[number], []
+        for position in range(block.stop - 1, block.start - 1, -1):
             live = live & ~self._kills[position] | self._reads[position]
-        return live
+            found.append(live)
+        return found[::-1]
 
     def _block_of(self, place: int) -> int:
-        while place not in self._program.block_at:
-            place -= 1
-        return self._program.block_at[place]
+        return bisect_right(self._starts, place) - 1
 
     def _bits(self, names: list[str]) -> int:
         bits = 0

@@ -97,14 +97,19 @@ class Region:
             self._missing_view(itemsize, count)[(addresses - self.start) // (itemsize * count)] = 0
 
     def find_missing(self, addresses: Addresses, itemsize: int, count: int) -> npt.NDArray[np.bool_] | None:
-        """Return which accesses read a byte that nothing was ever written to, or None if none does."""
+        """Return which elements ``[n, count]`` hold a byte that nothing was ever written to, or None if none does."""
         if self.missing is None:
             return None
         taken = self._missing_view(itemsize, count).take((addresses - self.start) // (itemsize * count), axis=0)
         if not np.count_nonzero(taken):
             return None
-        unwritten: npt.NDArray[np.bool_] = taken.reshape(len(addresses), -1).any(axis=1)
+        unwritten: npt.NDArray[np.bool_] = taken.reshape(len(addresses), count) != 0
         return unwritten
+
+    def unmark(self, addresses: Addresses, itemsize: int) -> None:
+        """Count the bytes of elements as never written."""
+        assert self.missing is not None
+        self._missing_view(itemsize, 1)[(addresses - self.start) // itemsize] = 1
 
     def place(self, address: int) -> str:
         """Return the printed form of an address in or near this region."""
