@@ -1,4 +1,4 @@
-"""The command line: ``tiebreak verify``, ``tiebreak replay``, ``tiebreak build`` and ``tiebreak bench``."""
+"""The command line: ``tiebreak verify``, ``replay``, ``build``, ``ptx`` and ``bench``."""
 
 from __future__ import annotations
 
@@ -102,6 +102,40 @@ def litmus(
     from tiebreak.sim.litmus.candidates import Limits
 
     raise typer.Exit(run_litmus(files, model, Limits(iterations, seconds), as_json, Console()))
+
+
+@app.command()
+def ptx(
+    kernel: Annotated[str, typer.Argument(help="A .ptx file, or module:kernel of a Triton or CuTeDSL kernel.")],
+    grid: Annotated[str, typer.Option(help="CTAs in x, y and z, separated by commas.")] = "1",
+    block: Annotated[str, typer.Option(help="Threads of a CTA. Default: what the kernel requires.")] = "",
+    args: Annotated[str, typer.Option(help="Arguments, separated by blanks; see tiebreak.ptx.arguments.")] = "",
+    arch: Annotated[str, typer.Option(help="Target that a kernel is compiled for.")] = "sm_100a",
+    entry: Annotated[str, typer.Option(help="Kernel of a file that has several.")] = "",
+    shared: Annotated[int | None, typer.Option(help="Dynamic shared memory of a CTA, in bytes.", min=0)] = None,
+    cluster: Annotated[int | None, typer.Option(help="CTAs of a cluster.", min=1)] = None,
+    schedule: Annotated[
+        str, typer.Option(help="Order of the warps: lockstep, ahead:WARP, random:SEED ...")
+    ] = "lockstep",
+    races: Annotated[bool, typer.Option(help="Look for races and for reads of memory that nothing wrote.")] = True,
+) -> None:
+    """Run a compiled kernel on a CPU, thread by thread; exit 1 if something is wrong with it."""
+    from tiebreak.ptx.command import launch_from_text
+
+    status = launch_from_text(
+        kernel,
+        Console(),
+        grid=grid,
+        block=block,
+        arguments=args,
+        architecture=arch,
+        entry=entry,
+        shared_bytes=shared,
+        cluster=cluster,
+        schedule=schedule,
+        races=races,
+    )
+    raise typer.Exit(status)
 
 
 def main() -> None:

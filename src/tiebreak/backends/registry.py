@@ -15,12 +15,14 @@ FORMS = ("alternating", "acknowledged", "all-gather")
 
 SIMULATED = tuple(f"sim:{form}" for form in FORMS)
 CUDA = tuple(f"cuda:{form}" for form in FORMS)
+PTX = ("ptx:sm_90a", "ptx:sm_100a", "ptx:sm_121a")
 NAMES = ("spec", *SIMULATED)
 """Backends that run on every machine."""
 
 _GROUPS = {
     "sim": SIMULATED,
     "cuda": CUDA,
+    "ptx": PTX,
     **{f"cuda:{place}": tuple(f"cuda:{place}:{form}" for form in FORMS) for place in PLACEMENTS},
 }
 _ALL = tuple(dict.fromkeys((*NAMES, *(name for names in _GROUPS.values() for name in names))))
@@ -37,8 +39,13 @@ def on_device(name: str) -> bool:
     return name.partition(":")[0] == "cuda"
 
 
+def on_ptx_machine(name: str) -> bool:
+    """Tell whether a backend runs compiled kernels on the PTX machine; each target has kernels of its own."""
+    return name in PTX
+
+
 def expand_names(names: Sequence[str]) -> list[str]:
-    """Return full backend names: ``sim`` and ``cuda`` stand for every transport.
+    """Return full backend names: ``sim`` and ``cuda`` stand for every transport, ``ptx`` for every target.
 
     Raises:
         InputError: A name is unknown.
@@ -72,4 +79,8 @@ def make_backend(name: str) -> Backend:
         from .simulated import SimulatedBackend
 
         return SimulatedBackend(name)
+    if name in PTX:
+        from .ptx import PtxBackend
+
+        return PtxBackend(name)
     return CudaBackend(name)

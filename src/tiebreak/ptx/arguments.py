@@ -82,6 +82,8 @@ def place(value: Any, name: str) -> Argument:
     if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
         limit = "must be a CPU tensor, an array or a number"
         raise InputError(f"argument {name}", value=value, limit=limit)
+    if value.is_contiguous() and value.nbytes == value.untyped_storage().nbytes() and value.dtype != torch.bfloat16:
+        return Placed(value.detach().numpy())
     storage = torch.tensor([], dtype=torch.uint8).set_(value.untyped_storage())
     return Placed(storage.numpy(), value.data_ptr() - storage.data_ptr())
 

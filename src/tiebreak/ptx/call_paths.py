@@ -69,20 +69,31 @@ class CallPaths:
         return tuple(calls[1:])
 
     def expand(self, ptx: str) -> str:
-        """The text with every numbered path written out."""
-        paths = {number: path for path, number in self._numbers.items()}
+        """The text with every numbered path written out, from the kernel inwards."""
+        paths = self._list_paths()
         files = {path: int(number) for number, path in _FILE.findall(ptx)}
+        known = set(files)
         for path in paths.values():
             for file, _, _ in path:
                 files.setdefault(file, max(files.values(), default=0) + 1)
+        previous = 0
 
         def write(found: re.Match[str]) -> str:
-            lines, outer = [], ""
-            for file, line, column in reversed(paths[int(found[3])]):
+            nonlocal previous
+            number, lines, outer = int(found[3]), [], ""
+            for file, line, column in reversed(paths[number]):
                 lines.append(f"\t.loc\t{files[file]} {line} {column}{outer}")
                 outer = f", function_name {found[2]}, inlined_at {files[file]} {line} {column}"
-            return "\n".join([*lines, found[1] + outer])
+            repeated, previous = number == previous, number
+            return "\n".join([*([] if repeated else lines), found[1] + outer])
 
-        known = {int(number) for number, _ in _FILE.findall(ptx)}
-        added = [f'\t.file\t{number} "{path}"\n' for path, number in files.items() if number not in known]
+        added = [f'\t.file\t{number} "{path}"\n' for path, number in files.items() if path not in known]
         return _NUMBERED.sub(write, _ANY_LOC.sub("", ptx)) + "".join(added)
+
+    def _list_paths(self) -> dict[int, tuple[Call, ...]]:
+        """Paths by number, without what all have in common: the host code that launches the kernel."""
+        shared = 0
+        longest = min(map(len, self._numbers), default=0)
+        while shared < longest and len({path[-1 - shared] for path in self._numbers}) == 1:
+            shared += 1
+        return {number: path[: len(path) - shared] for path, number in self._numbers.items()}

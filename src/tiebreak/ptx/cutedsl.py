@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tiebreak.impl.kernel_binary import KernelRecipe
@@ -12,7 +13,7 @@ from tiebreak.impl.kernel_store import obtain_kernel
 from tiebreak.impl.selector import selector_recipe
 from tiebreak.impl.specialization import SelectorSpecialization
 
-from .call_paths import CallPaths
+from . import call_paths
 from .code import KernelCode
 
 LINES = "+lines"
@@ -43,7 +44,9 @@ def obtain_selector_code(specialization: SelectorSpecialization, architecture: s
 
 def obtain_recipe_code(recipe: KernelRecipe) -> KernelCode:
     """The PTX of any CuTeDSL kernel; see ``obtain_selector_code``."""
-    binary = obtain_kernel(replace(recipe, name=recipe.name + LINES, build=_trace_lines(recipe)))
+    # What writes the lines is part of what the cached text is made from.
+    sources = (*recipe.sources, Path(call_paths.__file__))
+    binary = obtain_kernel(replace(recipe, name=recipe.name + LINES, sources=sources, build=_trace_lines(recipe)))
     return KernelCode(binary.ptx, f"{recipe.name}.{recipe.architecture}", binary.dynamic_shared_bytes)
 
 
@@ -52,7 +55,7 @@ def _trace_lines(recipe: KernelRecipe) -> Callable[[str], Any]:
     files = {str(path) for path in recipe.sources}
 
     def build(options: str) -> _Compilation:
-        paths = CallPaths(files.__contains__)
+        paths = call_paths.CallPaths(files.__contains__)
         with paths.record():
             compiled = recipe.build(f"{options} --generate-line-info")
         return _Compilation(paths.expand(str(compiled.__ptx__)), bytes(compiled.__cubin__))
