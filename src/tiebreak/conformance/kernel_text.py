@@ -14,6 +14,9 @@ from .case import DESTINATION_NAMES, SOURCE_NAMES, Case, register_type, width_of
 VERSION = "8.8"
 """PTX ISA version of the kernels: the first one with all instructions of sm_90a and sm_100a among the cases."""
 
+MASKS = ("mask", "all", "half")
+"""Domains of membermasks."""
+
 WORD = 8
 CHUNK = 32
 """Bytes per thread of a load or store case."""
@@ -110,7 +113,7 @@ def _make_threads(case: Case) -> list[str]:
     snippet = _rename(case.text)
     if case.kind == "warp":
         # Only lanes that the membermask names take part; the others keep zeros.
-        mask = SOURCE_NAMES[case.drawn_from.index("mask")]
+        mask = SOURCE_NAMES[next(place for place, domain in enumerate(case.drawn_from) if domain in MASKS)]
         lines += ["mov.u32 %lane, %laneid;", f"shr.u32 %flag, %{mask}, %lane;", "and.b32 %flag, %flag, 1;"]
         lines += ["setp.ne.b32 %m, %flag, 0;", *_clear(case)]
         snippet = [f"@%m {line}" for line in snippet]

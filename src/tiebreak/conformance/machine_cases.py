@@ -27,10 +27,12 @@ def _warp(
 
 
 def _shuffles() -> Iterator[Case]:
+    """Full warps with any bound; half warps that read among themselves, for a lane that takes no part has no value."""
     for mode in ("up", "down", "bfly", "idx"):
-        sources, domains = ("b32", "b32", "b32", "b32"), ("b32", "lane", "clamp", "mask")
-        yield _warp(f"shfl.sync.{mode}.b32 d|e, a, b, c, u;", sources, ("b32", "pred"), domains)
-        yield _warp(f"shfl.sync.{mode}.b32 d, a, b, 0x1f, c;", ("b32",) * 3, ("b32",), ("b32", "lane", "mask"))
+        text = f"shfl.sync.{mode}.b32 d|e, a, b, c, u;"
+        yield _warp(text, ("b32",) * 4, ("b32", "pred"), ("b32", "lane", "clamp", "all"))
+        text = f"shfl.sync.{mode}.b32 d, a, b, 0x101f, c;"
+        yield _warp(text, ("b32",) * 3, ("b32",), ("b32", "near", "half"))
 
 
 def _votes() -> Iterator[Case]:

@@ -174,8 +174,11 @@ _DOMAINS: dict[str, Callable[[Stream, int], Words]] = {
     "base": _of(*range(32)),
     "selector": lambda stream, count: stream.draw(count) & np.uint64(0xFFFFFFFF),
     "lane": _of(*range(32), 33, 63),
+    "near": _of(*range(16)),
     "clamp": lambda stream, count: _per_warp(_CLAMPS(stream, count)),
     "mask": _draw_masks,
+    "all": _of(-1),
+    "half": lambda stream, count: _per_warp(_of(-1, 0xFFFF, 0xFFFF0000)(stream, count)),
     "few": _of(0, 1, 2, 3),
     "alike": lambda stream, count: _per_warp(stream.below(2, count)) | (stream.below(8, count) == 0),
     "same": lambda stream, count: np.where(
