@@ -51,8 +51,8 @@ class Case:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Bytes of a result in each destination's storage; a predicate has one."""
-        return tuple(width_of(kind) for kind in self.destinations)
+        """Bytes of each destination's register; a predicate has one."""
+        return tuple(1 if kind == "pred" else max(width_of(kind), 2) for kind in self.destinations)
 
 
 def width_of(kind: str) -> int:
