@@ -104,6 +104,7 @@ class CandidateSearch:
             )
             for index, thread in enumerate(program.threads)
         ]
+        self._registers = [sorted(registers_of(program, index)) for index in range(len(program.threads))]
 
     def __iter__(self) -> Iterator[Candidate]:
         """List the candidates.
@@ -145,13 +146,10 @@ class CandidateSearch:
         for number, event in enumerate(state.events):
             if event.kind not in {"read", "write"} or number in known:
                 continue
-            event = replace(
-                event,
-                address=settle(event.address, state.values),
-                value=settle(event.value, state.values),
-                exists=settle(event.exists, state.values),
-            )
-            state.events[number] = event
+            parts = (event.address, event.value, event.exists)
+            if not all(map(is_known, parts)):
+                address, value, exists = (settle(part, state.values) for part in parts)
+                event = state.events[number] = replace(event, address=address, value=value, exists=exists)
             if is_known(event.address) and not isinstance(event.address, Address):
                 raise UnsupportedOperationError(f"access of address {event.address!r}")
             if event.kind == "write" and all(map(is_known, (event.address, event.value, event.exists))):
@@ -199,22 +197,23 @@ class CandidateSearch:
         """Leave out what does not exist, and number the rest."""
         kept = [event for event in state.events if settle(event.exists, state.values) != 0]
         place = {event.number: at for at, event in enumerate(kept)}
-        events = tuple(
-            replace(
-                event,
-                number=place[event.number],
-                partner=place.get(event.partner, -1),
-                barrier=tuple(settle(part, state.values) for part in event.barrier),
-                quorum=None if event.quorum is None else settle(event.quorum, state.values),
-            )
-            for event in kept
-        )
+        events = tuple(self._renumber(event, place, state) for event in kept)
         registers: dict[tuple[str, str], Value] = {}
-        for index, (thread, control) in enumerate(zip(self.program.threads, state.controls, strict=True)):
-            for name in sorted(registers_of(self.program, index)):
+        for thread, names, control in zip(self.program.threads, self._registers, state.controls, strict=True):
+            for name in names:
                 registers[thread.name, name] = settle(control.registers.get(name, 0), state.values)  # type: ignore[assignment]
         sources = {place[read]: place[write] for read, write in state.reads_from.items()}
         return Candidate(events, sources, registers)
+
+    def _renumber(self, event: Event, place: dict[int, int], state: _State) -> Event:
+        """An event with its final number and, of a barrier, the final names."""
+        if event.kind == "barrier":
+            quorum = None if event.quorum is None else settle(event.quorum, state.values)
+            names = tuple(settle(part, state.values) for part in event.barrier)
+            return replace(event, number=place[event.number], barrier=names, quorum=quorum)
+        if place[event.number] == event.number:
+            return event
+        return replace(event, number=place[event.number], partner=place.get(event.partner, -1))
 
 
 def registers_of(program: Program, index: int) -> frozenset[str]:

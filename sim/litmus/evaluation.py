@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Literal, TypeAlias, get_args
 
@@ -68,17 +68,26 @@ def outcomes(program: Program, model: str = "ptx", limits: Limits = DEFAULT_LIMI
         SimulationError: A limit was hit, so that final states may be missing.
         UnsupportedOperationError: The program does something that the model does not define.
     """
-    search = CandidateSearch(program, limits)
-    try:
-        found = frozenset(_list_outcomes(program, model, search))
-    except TimeLimitError:
-        raise SimulationError(
-            "outcomes", limit=f"took over {limits.seconds:g} s", remedy="allow more seconds"
-        ) from None
-    if search.bounded:
-        what = f"a loop of {program.name or 'the program'}"
-        raise SimulationError(what, limit=f"ran over {limits.iterations} times", remedy="allow more iterations")
-    return found
+    batches = _all_batches(program, model, limits)
+    return frozenset(outcome for group, batch in batches for outcome in _outcomes_of(program, group, batch))
+
+
+def count_executions(program: Program, model: str = "rc11", limits: Limits = DEFAULT_LIMITS) -> int:
+    """Count the execution graphs of a program: different events, reads-from or coherence orders.
+
+    Under ``sc`` and ``rc11`` coherence is total per location; this is what stateless model checkers count.  Under
+    ``ptx`` only what is forced of it counts, once for every order of the ``fence.sc`` operations.
+
+    Args:
+        program: The program.
+        model: ``sc``, ``rc11`` or ``ptx``.
+        limits: What the search may cost.
+
+    Raises:
+        InputError: There is no such model.
+        SimulationError: A limit was hit.
+    """
+    return sum(len(batch) for _, batch in _all_batches(program, model, limits))
 
 
 def decide(program: Program, model: str = "ptx", limits: Limits = DEFAULT_LIMITS) -> Verdict:
@@ -100,12 +109,13 @@ def decide(program: Program, model: str = "ptx", limits: Limits = DEFAULT_LIMITS
     sought = condition.quantifier != "forall"
     search = CandidateSearch(program, limits, registers_in(condition))
     try:
-        for outcome in _list_outcomes(program, model, search):
-            state = dict(outcome)
-            counts = condition.filter is None or holds(condition.filter, state)
-            if counts and holds(condition.formula, state) == sought:
-                proved = condition.quantifier == "exists"
-                return Verdict(proved, "PROVED" if proved else "FAILED", outcome)
+        for group, batch in _list_batches(program, model, search):
+            for outcome in _outcomes_of(program, group, batch):
+                state = dict(outcome)
+                counts = condition.filter is None or holds(condition.filter, state)
+                if counts and holds(condition.formula, state) == sought:
+                    proved = condition.quantifier == "exists"
+                    return Verdict(proved, "PROVED" if proved else "FAILED", outcome)
     except TimeLimitError:
         return Verdict(None, f"UNKNOWN(no answer within {limits.seconds:g} s)")
     except UnsupportedOperationError as error:
@@ -116,16 +126,32 @@ def decide(program: Program, model: str = "ptx", limits: Limits = DEFAULT_LIMITS
     return Verdict(unseen, "PROVED" if unseen else "FAILED")
 
 
-def _list_outcomes(program: Program, model: str, search: CandidateSearch) -> Iterator[Outcome]:
-    """Final states, each at least once."""
+def _all_batches(program: Program, model: str, limits: Limits) -> Iterator[tuple[list[Candidate], Batch]]:
+    """What ``_list_batches`` lists; an error if that is not all there is."""
+    search = CandidateSearch(program, limits)
+    what = program.name or "the program"
+    try:
+        yield from _list_batches(program, model, search)
+    except TimeLimitError:
+        limit = f"took over {limits.seconds:g} s"
+        raise SimulationError(what, limit=limit, remedy="allow more seconds") from None
+    if search.bounded:
+        limit = f"has a loop that ran over {limits.iterations} times"
+        raise SimulationError(what, limit=limit, remedy="allow more iterations")
+
+
+def _list_batches(program: Program, model: str, search: CandidateSearch) -> Iterator[tuple[list[Candidate], Batch]]:
+    """Candidates of the same events, and their consistent executions."""
     if model not in _CONSISTENT:
         raise InputError("model", value=model, limit=f"must be one of {', '.join(MODELS)}", remedy="name one of them")
-    seen: set[Outcome] = set()
     for group in _group(search):
-        for outcome in _outcomes_of(program, model, group):
-            if outcome not in seen:
-                seen.add(outcome)
-                yield outcome
+        events = group[0].events
+        reads_from = np.zeros((len(group), len(events), len(events)), bool)
+        for index, candidate in enumerate(group):
+            for read, write in candidate.reads_from.items():
+                reads_from[index, write, read] = True
+        for meetings in list_meetings(program, events):
+            yield group, _CONSISTENT[model](Skeleton(program, events, meetings), reads_from)
 
 
 def _group(search: CandidateSearch) -> Iterator[list[Candidate]]:
@@ -133,7 +159,7 @@ def _group(search: CandidateSearch) -> Iterator[list[Candidate]]:
     groups: dict[object, list[Candidate]] = {}
     waiting, batch = 0, _FIRST_BATCH
     for candidate in search:
-        shape = tuple(replace(event, value=0, exists=1) for event in candidate.events)
+        shape = tuple(event.shape for event in candidate.events)
         groups.setdefault(shape, []).append(candidate)
         waiting += 1
         if waiting >= batch:
@@ -142,17 +168,14 @@ def _group(search: CandidateSearch) -> Iterator[list[Candidate]]:
     yield from groups.values()
 
 
-def _outcomes_of(program: Program, model: str, group: list[Candidate]) -> Iterator[Outcome]:
-    """Final states of candidates of the same events."""
-    events = group[0].events
-    reads_from = np.zeros((len(group), len(events), len(events)), bool)
-    for index, candidate in enumerate(group):
-        for read, write in candidate.reads_from.items():
-            reads_from[index, write, read] = True
-    for meetings in list_meetings(program, events):
-        batch = _CONSISTENT[model](Skeleton(program, events, meetings), reads_from)
-        for owner, coherence in zip(batch.owner, batch.coherence, strict=True):
-            yield from _final_states(program, group[owner], coherence)
+def _outcomes_of(program: Program, group: list[Candidate], batch: Batch) -> Iterator[Outcome]:
+    """Final states of executions, each once in a batch."""
+    seen: set[Outcome] = set()
+    for owner, coherence in zip(batch.owner, batch.coherence, strict=True):
+        for outcome in _final_states(program, group[owner], coherence):
+            if outcome not in seen:
+                seen.add(outcome)
+                yield outcome
 
 
 def _final_states(program: Program, candidate: Candidate, coherence: Relation) -> Iterator[Outcome]:

@@ -53,6 +53,14 @@ class Event:
     quorum: Term | None = None
     waits: bool = True
 
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All but the value: what relations other than reads-from depend on."""
+        return (
+            *(self.thread, self.kind, self.order, self.scope, self.proxy, self.address, self.partner),
+            *(self.barrier, self.quorum, self.waits),
+        )
+
 
 @dataclass
 class Control:
