@@ -138,6 +138,17 @@ def ptx(
     raise typer.Exit(status)
 
 
+@app.command()
+def zoo(
+    kernel: Annotated[str, typer.Argument(help="Kernel to print in full. Default: all, as a table.")] = "",
+    schedule: Annotated[str, typer.Option(help="Order of the warps, such as ahead:0.")] = "lockstep",
+) -> None:
+    """Run small correct and broken kernels on the PTX machine; exit 1 if one is judged wrongly."""
+    from tiebreak.zoo.command import print_zoo
+
+    raise typer.Exit(print_zoo(kernel, schedule, Console()))
+
+
 def main() -> None:
     """Run the command line; errors of the user's making exit with 2."""
     try:

@@ -70,6 +70,7 @@ BROKEN = (
         original=ADJACENT_BYTES,
         edits=(Edit("    bar.sync 0;\n"),),
         places=("st.shared.u8 [%r_slot]", "ld.shared.u32 %r_value"),
+        schedule="ahead:0",
     ),
     BrokenKernel(
         name="async-copy-not-awaited",

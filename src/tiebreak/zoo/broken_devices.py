@@ -71,7 +71,6 @@ BROKEN = (
         original=FLAG,
         edits=(Edit("    bar.sync 0; // pushed\n"),),
         places=_WRITE_AND_READ,
-        schedule="ahead:0",
     ),
     BrokenKernel(
         name="read-before-acquired",
@@ -120,6 +119,7 @@ BROKEN = (
         original=GRID_HISTOGRAM,
         edits=(Edit("    bar.sync 0; // converged\n"),),
         places=("red.relaxed.gpu.global.add.u32", "ld.global.u32 %r_value, [%d_bin]"),
+        schedule="ahead:0",
     ),
     BrokenKernel(
         name="histogram-counted-at-cta-scope",

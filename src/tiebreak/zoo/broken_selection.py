@@ -58,7 +58,7 @@ BROKEN = (
         original=RADIX_HISTOGRAM,
         edits=(Edit("    @%p_bin st.shared.u32 [%r_mine], 0;\n"),),
         findings=("uninitialised",),
-        places=("red.shared.add.u32",),
+        places=("ld.shared.u32 %r_count",),
     ),
     BrokenKernel(
         name="histogram-cleared-in-part",
@@ -67,7 +67,7 @@ BROKEN = (
         original=RADIX_HISTOGRAM,
         edits=(Edit("setp.lt.u32 %p_bin, %r_thread, 16;", "setp.lt.u32 %p_bin, %r_thread, 8;"),),
         findings=("uninitialised",),
-        places=("red.shared.add.u32",),
+        places=("ld.shared.u32 %r_count",),
     ),
     BrokenKernel(
         name="running-count-advanced-early",
