@@ -16,7 +16,7 @@ _PACKED = ("f16x2", "bf16x2")
 
 SET = Entry("set", "set", "9.7.6.1", types=(*_WORDS, *_FLOATS))
 SETP = Entry("setp", "setp", "9.7.6.2", types=(*_WORDS, *_FLOATS))
-SELP = Entry("selp", "selp", "9.7.6.3", types=(*_WORDS, *_FLOATS, *_HALVES))
+SELP = Entry("selp", "selp", "9.7.6.3", types=(*_WORDS, *_FLOATS))
 SLCT = Entry("slct", "slct", "9.7.6.4", types=("s32", "f32"))
 HALF_SET = Entry("set", "set", "9.7.7.1", types=(*_HALVES, *_PACKED))
 HALF_SETP = Entry("setp", "setp", "9.7.7.2", types=(*_HALVES, *_PACKED))

@@ -11,7 +11,7 @@ from .module import Vector
 
 MOV = Entry(
     "mov", "mov", "9.7.9.3",
-    types=("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f16", "bf16", "f32", "f64"),
+    types=("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64"),
 )  # fmt: skip
 CREATEPOLICY = Entry(
     "createpolicy", "createpolicy", "9.7.9.18", types=("b64",),
