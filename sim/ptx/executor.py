@@ -102,7 +102,11 @@ class Launch:
         replay: str = "",
     ) -> None:
         self.kernel = kernel
-        self.grid, self.block, self.cluster = _triple("grid", grid), _triple("block", block), _triple("cluster", cluster)
+        self.grid, self.block, self.cluster = (
+            _triple("grid", grid),
+            _triple("block", block),
+            _triple("cluster", cluster),
+        )
         _check_shape(kernel, self.grid, self.block, self.cluster)
         self.threads = int(np.prod(self.block))
         self.ctas = int(np.prod(self.grid))

@@ -12,7 +12,7 @@ from .atomic import resolve_update
 from .executor_atomics import Serialiser
 from .executor_groups import Group, Mask
 from .executor_location import Piece, locate
-from .executor_taint import Interruption
+from .executor_taint import UnwrittenReadError
 from .form import VIEWS, register_storage, storage_of
 from .memory import Array
 from .module import Instruction, Kernel, Operand, Register
@@ -67,13 +67,9 @@ class MemoryInstruction:
         values: tuple[Array, ...],
     ) -> None:
         """Perform it for the threads of a group that ``guard`` lets through."""
-        threads, index = group.threads, group.index
-        if guard is not None:
-            chosen = guard.nonzero()[0]
-            if not len(chosen):
-                return
-            if len(chosen) != len(threads):
-                index, threads = chosen, chosen + group.low
+        threads, index = _choose(group, guard)
+        if not len(threads):
+            return
         if self._strong:
             group.polled = True
         if base is None:
@@ -93,7 +89,7 @@ class MemoryInstruction:
             self.perform(cta, threads, piece, at, targets, part)
         if self.reads and cta.taints.fresh:
             cta.taints.fresh = False
-            raise Interruption(self.instruction.index + 1)
+            raise UnwrittenReadError(self.instruction.index + 1)
 
     def perform(
         self,
@@ -106,6 +102,14 @@ class MemoryInstruction:
     ) -> None:
         """Read and write memory that was checked; ``index`` says which threads of the range do, None: all."""
         raise NotImplementedError
+
+    def _note_missing(self, cta: Cta, threads: Index, piece: Piece) -> None:
+        """Let what an access reads be followed where nothing wrote it."""
+        missing = piece.region.find_missing(piece.at, self.form.element_bytes, self.form.vector)
+        if missing is not None:
+            mine = threads if piece.part is None else threads[piece.part]
+            place = piece.describe(int(piece.at[missing.any(axis=1)][0]))
+            cta.taints.note_load(self.instruction, mine, missing, place)
 
     def _announce(self, cta: Cta, threads: Index, piece: Piece, values: tuple[Array, ...]) -> None:
         """Tell whoever watches, and let others run before."""
@@ -145,11 +149,7 @@ class Load(MemoryInstruction):
     ) -> None:
         """Read."""
         count = self.form.vector
-        missing = piece.region.find_missing(piece.at, self.form.element_bytes, count)
-        if missing is not None:
-            mine = threads if piece.part is None else threads[piece.part]
-            place = piece.describe(int(piece.at[missing.any(axis=1)][0]))
-            cta.taints.note_load(self.instruction, mine, missing, place)
+        self._note_missing(cta, threads, piece)
         found = piece.region.read(piece.at, self._dtype, count)
         for place, target in enumerate(targets):
             if target is not None:
@@ -207,7 +207,11 @@ class Update(MemoryInstruction):
     ) -> None:
         """Update, in the order of the threads."""
         serialiser = self._serialisers[piece.space]
-        piece.check_written(cta, self.instruction, threads, self.form)
+        if self.form.operation == "exch":
+            piece.region.mark(piece.at, self.form.element_bytes, self.form.vector)
+        elif self.reads:
+            # Memory that nothing wrote stays so: its new value depends on what it held.
+            self._note_missing(cta, threads, piece)
         count = self.form.vector
         memory = piece.region.view(np.dtype(self._storage).type)
         at = (piece.at - piece.region.start) // memory.itemsize
@@ -219,6 +223,15 @@ class Update(MemoryInstruction):
             else:
                 target[... if index is None else index] = serialiser.exchange(memory, at + place, operands)
         cta.launch.version += 1
+
+
+def _choose(group: Group, guard: Mask | None) -> tuple[Index, Index | None]:
+    """Threads of a group that a guard lets through, and their places in its range; None if they are all of it."""
+    if guard is not None:
+        chosen = guard.nonzero()[0]
+        if len(chosen) != group.count:
+            return chosen + group.low, chosen
+    return group.threads, group.index
 
 
 def make_access(instruction: Instruction, kernel: Kernel) -> MemoryInstruction | None:

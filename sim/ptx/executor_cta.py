@@ -12,7 +12,7 @@ from .executor_control import decide
 from .executor_convergence import find_converged
 from .executor_groups import Group, Mask, Unit
 from .executor_registers import LANES, make_constant
-from .executor_taint import Interruption, Taints
+from .executor_taint import Taints, UnwrittenReadError
 from .memory import Array, make_region
 from .observation import Position
 
@@ -100,8 +100,8 @@ class Cta:
         follows = bool(self.taints)
         try:
             code.run(self.file.resolve(code.key, code.slots, group.low, group.high), self, group)
-        except Interruption as interruption:
-            group.place = interruption.place
+        except UnwrittenReadError as unwritten:
+            group.place = unwritten.place
             for place in range(code.start, group.place):
                 launch.count_decision(place, group.count)
         else:

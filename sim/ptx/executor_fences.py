@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .executor_groups import Group, Mask
 from .module import Instruction
+from .observation import Scope
 
 if TYPE_CHECKING:
     from .executor_cta import Cta
 
-_SCOPES: dict[str, Any] = {
+_SCOPES: dict[str, Scope] = {
     "cta": "cta", "cluster": "cluster", "gpu": "gpu", "sys": "sys", "gl": "gpu",
 }  # fmt: skip
 
@@ -23,7 +24,7 @@ def make_fence(instruction: Instruction) -> Callable[[Cta, Group, Mask | None], 
     fence without a scope, such as ``fence.proxy.async``, holds for the CTA.
     """
     words = instruction.modifiers
-    scope = next((_SCOPES[word] for word in words if word in _SCOPES), "cta")
+    scope: Scope = next((_SCOPES[word] for word in words if word in _SCOPES), "cta")
     order = next((word for word in ("sc", "acq_rel", "acquire", "release") if word in words), "acq_rel")
     if any(word.startswith("proxy") for word in words) or "mbarrier_init" in words:
         order = "proxy"

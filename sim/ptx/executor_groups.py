@@ -107,10 +107,7 @@ class Unit:
     @property
     def ready(self) -> bool:
         """Whether a group of it can run."""
-        for group in self.groups:
-            if group.state == READY:
-                return True
-        return False
+        return any(group.state == READY for group in self.groups)
 
     def pick(self) -> Group:
         """Return the group that runs next: the lowest place first, and those that polled without success last."""

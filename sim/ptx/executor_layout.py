@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -83,19 +83,20 @@ class Layout:
         lanes = threads % LANES
         bits = np.uint64(1) << lanes.astype(np.uint64)
         single = {
-            "laneid": lanes, "warpid": threads // LANES, "nwarpid": width // LANES, "smid": number, "nsmid": launch.ctas,
+            "laneid": lanes, "warpid": threads // LANES, "nwarpid": width // LANES, "smid": number,
+            "nsmid": launch.ctas,
             "cluster_ctarank": cta.cluster_rank, "cluster_nctarank": launch.cluster_ctas,
             "lanemask_eq": bits, "lanemask_lt": bits - 1, "lanemask_le": 2 * bits - 1,
             "lanemask_gt": 0xFFFFFFFF - (2 * bits - 1), "lanemask_ge": 0xFFFFFFFF - (bits - 1),
             "dynamic_smem_size": self.dynamic_bytes, "total_smem_size": self.shared_bytes,
-            "aggr_smem_size": self.shared_bytes, "gridid": launch.number, "is_explicit_cluster": launch.cluster_ctas > 1,
+            "aggr_smem_size": self.shared_bytes, "gridid": launch.number,
+            "is_explicit_cluster": launch.cluster_ctas > 1,
         }  # fmt: skip
         for name, value in single.items():
             file.array(f"%{name}")[...] = value
 
 
-def split_number(number: object, extents: Triple) -> tuple[object, object, object]:
+def split_number(number: Any, extents: Triple) -> tuple[Any, Any, Any]:
     """Return the three coordinates of a number, or of an array of them, x first."""
     x, y, _ = extents
-    return number % x, number // x % y, number // (x * y)  # type: ignore[operator]  # an int or an array
-
+    return number % x, number // x % y, number // (x * y)

@@ -15,9 +15,12 @@ from .module import Address, Coordinates, Instruction, Kernel, Operand, Pair, Re
 from .program import Program
 
 WITHOUT_DESTINATION = frozenset(
-    "st stmatrix red bra brx bar barrier ret exit trap fence membar cp prefetch prefetchu mbarrier nanosleep "
-    "griddepcontrol discard applypriority brkpt pmevent setmaxnreg clusterlaunchcontrol".split()
-)
+    (
+        "st", "stmatrix", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "fence", "membar", "cp",
+        "prefetch", "prefetchu", "mbarrier", "nanosleep", "griddepcontrol", "discard", "applypriority", "brkpt",
+        "pmevent", "setmaxnreg",
+    )
+)  # fmt: skip
 """Opcodes whose first operand need not be a destination; it then counts as read, which is safe."""
 
 

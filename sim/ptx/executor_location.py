@@ -71,7 +71,7 @@ def locate(
     space = form.space
     if space == "shared":
         # The bits that occur are at least the largest address, and mostly show that it is in bounds.
-        if 0 <= bits and (bits + width <= cta.shared.size or int(addresses.max()) + width <= cta.shared.size):
+        if bits >= 0 and (bits + width <= cta.shared.size or int(addresses.max()) + width <= cta.shared.size):
             return [Piece("shared", cta.position.cta, cta.shared, None, addresses, addresses)]
         return _locate_cluster(cta, form, instruction, threads, addresses)
     if space == "cluster":

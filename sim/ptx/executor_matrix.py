@@ -47,7 +47,8 @@ class _Matrix(MemoryInstruction):
         active = guard if guard is not None else group.mask
         span = group.high - group.low
         lanes = np.ones(span, bool) if active is None else active
-        warps = lanes.reshape(-1, LANES).any(axis=1).nonzero()[0]
+        anyone = np.asarray(lanes.reshape(-1, LANES).any(axis=1))
+        warps = anyone.nonzero()[0]
         partial = warps[~lanes.reshape(-1, LANES)[warps].all(axis=1)]
         if len(partial):
             thread = group.low + int(partial[0]) * LANES

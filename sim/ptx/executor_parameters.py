@@ -85,8 +85,10 @@ def _encode(parameter: Parameter, argument: Any, memory: GlobalMemory) -> bytes:
         return int(argument.ctypes.data).to_bytes(8, "little")
     if isinstance(argument, bytes):
         return argument
-    if isinstance(argument, (np.generic, ctypes._SimpleCData, ctypes.Structure)):
-        return bytes(argument)
+    if isinstance(argument, np.generic):
+        return argument.tobytes()
+    if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure)):
+        return ctypes.string_at(ctypes.addressof(argument), ctypes.sizeof(argument))
     if isinstance(argument, float):
         return np.array(argument, f"float{8 * parameter.size}").tobytes()
     if isinstance(argument, int):

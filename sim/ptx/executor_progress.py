@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from .executor_faults import make_actor
 from .executor_groups import BARRIER, CONVERGENCE, Group
 from .executor_registers import LANES
-from .findings import Actor, Finding, FindingError, FindingKind
+from .findings import Finding, FindingError, FindingKind
 from .module import Instruction
 
 if TYPE_CHECKING:
@@ -22,15 +23,17 @@ def fail_blocked(ctas: Sequence[Cta]) -> NoReturn:
             do at a barrier that whole warps reach together, ``barrier-not-reached`` where threads wait at a barrier.
     """
     waiting = _list_groups(ctas)
-    for kind, state in (("warp", CONVERGENCE), ("barrier", BARRIER)):
-        for cta, group in waiting:
-            if group.state == state and group.instruction is not None:
-                lanes = kind == "warp" and not _is_barrier(group.instruction)
-                name: FindingKind = (
-                    "warp-mask" if lanes else "divergent-barrier" if kind == "warp" else "barrier-not-reached"
-                )
-                _fail(name, waiting, "wait", _count_exited(ctas))
+    for state in (CONVERGENCE, BARRIER):
+        at = next((group.instruction for _, group in waiting if group.state == state), None)
+        if at is not None:
+            _fail(_name_wait(state, at), waiting, "waits", _count_exited(ctas))
     raise AssertionError("threads are left, and none of them waits")
+
+
+def _name_wait(state: str, instruction: Instruction) -> FindingKind:
+    if state == BARRIER:
+        return "barrier-not-reached"
+    return "divergent-barrier" if _is_barrier(instruction) else "warp-mask"
 
 
 def fail_spinning(ctas: Sequence[Cta], turns: int) -> NoReturn:
@@ -58,13 +61,7 @@ def _fail(kind: FindingKind, groups: Sequence[tuple[Cta, Group]], action: str, m
         body = cta.launch.kernel.body
         instruction = group.instruction or body[min(group.place, len(body) - 1)]
         words = {BARRIER: "waits", CONVERGENCE: "waits for its warp"}.get(group.state, action)
-        position = cta.position
-        actors.append(
-            Actor(
-                position.rank, position.launch, position.cta, int(group.threads[0]), instruction, words,
-                cta.launch.kernel.name,
-            )  # fmt: skip
-        )
+        actors.append(make_actor(cta, instruction, int(group.threads[0]), words))
     place = "; ".join(_describe(cta, group) for cta, group in groups)
     raise FindingError(Finding(kind, tuple(actors), place, missing, groups[0][0].launch.replay))
 

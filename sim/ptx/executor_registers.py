@@ -56,7 +56,7 @@ class RegisterFile:
     def array(self, name: str, view: str = "") -> Array:
         """Return a register of all threads, in its storage or seen as another type of the same width."""
         storage, place = self._places[name]
-        array = self._arrays[storage][place]
+        array: Array = self._arrays[storage][place]
         return array.view(view) if view and view != storage else array
 
     def resolve(self, key: int, slots: tuple[Slot, ...], low: int, high: int) -> list[Array]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .executor_location import Piece
 
 
-class Interruption(Exception):
+class UnwrittenReadError(Exception):
     """A load read memory that nothing wrote: code stops behind it, and what it read is followed from there."""
 
     def __init__(self, place: int) -> None:
@@ -158,7 +158,7 @@ class Taints:
         return Taint(taint.mask & ~decisive[0] & ~decisive[1], taint.origin, taint.place)
 
     def _warp(self, instruction: Instruction, active: Mask) -> Taint | None:
-        destinations, sources = split_operands(instruction)
+        _, sources = split_operands(instruction)
         taint = self._union([name for one in sources for name in list_registers(one)])
         if taint is None:
             return None

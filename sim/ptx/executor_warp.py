@@ -39,9 +39,8 @@ class WarpInstruction:
         self._instruction = instruction
         self._operation = resolve_warp(instruction, kernel)
         self.sources = self._operation.sources
-        constants = [
-            operand.bits & FULL if isinstance(operand, Immediate) else None for operand in split_operands(instruction)[1]
-        ]
+        _, operands = split_operands(instruction)
+        constants = [operand.bits & FULL if isinstance(operand, Immediate) else None for operand in operands]
         place = self._operation.membermask
         self._whole = place >= 0 and constants[place] == FULL
         self._lanes: Array | None = None
@@ -88,14 +87,16 @@ class WarpInstruction:
             if index is None:
                 index = (np.arange(0, width, LANES)[:, None] + self._lanes).reshape(-1)
                 self._indices[width] = index
-            return sources[0].take(index)
+            shuffled: Array = sources[0].take(index)
+            return shuffled
         if opcode == "redux" and words[-1] != "f32":
             values = sources[0].reshape(-1, LANES)
-            reduced = _REDUCTIONS[words[1]].reduce(values, axis=1, dtype=values.dtype)
+            reduced: Array = _REDUCTIONS[words[1]].reduce(values, axis=1, dtype=values.dtype)
             return reduced.view("uint32").repeat(LANES)
         if opcode == "vote" and words[1] in ("any", "all"):
             truth = sources[0].reshape(-1, LANES)
-            return (truth.any(axis=1) if words[1] == "any" else truth.all(axis=1)).repeat(LANES)
+            said = np.asarray(truth.any(axis=1) if words[1] == "any" else truth.all(axis=1))
+            return said.repeat(LANES)
         if opcode == "vote" and words[1] == "ballot":
             return lane_bits(np.ascontiguousarray(sources[0])).repeat(LANES)
         return None

@@ -83,7 +83,8 @@ class Region:
     def read(self, addresses: Addresses, dtype: Any, count: int) -> Array:
         """Return the values at addresses that were checked: ``[n]``, or ``[n, count]`` for vectors."""
         index = (addresses - self.start) // (np.dtype(dtype).itemsize * count)
-        return self.view(dtype, count).take(index, axis=0)
+        values: Array = self.view(dtype, count).take(index, axis=0)
+        return values
 
     def write(self, addresses: Addresses, values: Array, count: int) -> None:
         """Write values to addresses that were checked; of equal addresses the last one stays."""

@@ -8,9 +8,22 @@ else is deterministic, so the choices alone make an execution repeatable.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from ..agent import Agent
+
+class Schedulable(Protocol):
+    """What a scheduler chooses among: an agent of the simulated ranks, or a warp of the PTX machine.
+
+    Attributes:
+        name: Name of it in recorded schedules.
+        rank: Its place in the order of default choices.
+    """
+
+    name: str
+    rank: int
+
+
+A = TypeVar("A", bound=Schedulable)
 
 
 class Scheduler(Protocol):
@@ -19,7 +32,7 @@ class Scheduler(Protocol):
     def begin(self) -> bool:
         """Prepare the next execution; return False when there is none left."""
 
-    def choose(self, step: int, enabled: Sequence[Agent], current: Agent | None) -> Agent:
+    def choose(self, step: int, enabled: Sequence[A], current: A | None) -> A:
         """Return one of ``enabled`` (never empty) to perform step ``step``.
 
         ``current`` is the agent of the previous step, which may not be enabled.
@@ -29,7 +42,7 @@ class Scheduler(Protocol):
         """Return the strategy and its parameters in the form ``--schedule`` takes."""
 
 
-def continue_or_first(enabled: Sequence[Agent], current: Agent | None) -> Agent:
+def continue_or_first(enabled: Sequence[A], current: A | None) -> A:
     """Return the default choice: stay with the current agent, else take the next in order.
 
     Schedules are recorded as deviations from this choice, so a schedule with

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..agent import Agent
-from . import continue_or_first
+from . import A, continue_or_first
 
 
 @dataclass
@@ -58,7 +57,7 @@ class DepthFirst:
         self._depth = 0
         return True
 
-    def choose(self, step: int, enabled: Sequence[Agent], current: Agent | None) -> Agent:
+    def choose(self, step: int, enabled: Sequence[A], current: A | None) -> A:
         """Follow the path; beyond its end take the default choice first."""
         preferred = continue_or_first(enabled, current)
         may_preempt = current not in enabled or self._used < self._preemptions

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ..agent import Agent
+from . import A
 
 
 class Pct:
@@ -46,7 +46,7 @@ class Pct:
         self._drops = {self._random.randrange(self._steps) for _ in range(self._depth - 1)}
         return True
 
-    def choose(self, step: int, enabled: Sequence[Agent], current: Agent | None) -> Agent:
+    def choose(self, step: int, enabled: Sequence[A], current: A | None) -> A:
         """Return the enabled agent of highest priority, after any drop due at this step."""
         self._steps = max(self._steps, step + 1)
         for agent in enabled:

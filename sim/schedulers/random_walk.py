@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ..agent import Agent
+from . import A
 
 
 class RandomWalk:
@@ -30,7 +30,7 @@ class RandomWalk:
         self._left -= 1
         return True
 
-    def choose(self, step: int, enabled: Sequence[Agent], current: Agent | None) -> Agent:
+    def choose(self, step: int, enabled: Sequence[A], current: A | None) -> A:
         """Return one of the enabled agents at random."""
         return enabled[self._random.randrange(len(enabled))]
 

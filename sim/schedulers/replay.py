@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from tiebreak.errors import InputError, ReplayError
 
-from ..agent import Agent
-from . import continue_or_first
+from . import A, continue_or_first
 
 EMPTY = "-"
 
@@ -63,7 +62,7 @@ class Replay:
         self._left -= 1
         return self._left >= 0
 
-    def choose(self, step: int, enabled: Sequence[Agent], current: Agent | None) -> Agent:
+    def choose(self, step: int, enabled: Sequence[A], current: A | None) -> A:
         """Return the recorded agent, or the default choice where none is recorded.
 
         Raises:

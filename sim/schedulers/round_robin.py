@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..agent import Agent
+from . import A
 
 
 class RoundRobin:
@@ -22,7 +22,7 @@ class RoundRobin:
         self._order.clear()
         return self._left >= 0
 
-    def choose(self, step: int, enabled: Sequence[Agent], current: Agent | None) -> Agent:
+    def choose(self, step: int, enabled: Sequence[A], current: A | None) -> A:
         """Return the enabled agent that waited longest for its turn."""
         chosen = min(enabled, key=lambda agent: self._order.get(agent.name, -1))
         self._order[chosen.name] = step
