@@ -30,7 +30,7 @@ _VARIABLE = re.compile(_LINKAGE + r"(\.(?:global|const|shared)\b[^;]*);")
 _FUNCTION = re.compile(_LINKAGE + r"\.(entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)([{;])")
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def parse(text: str, name: str = "<ptx>") -> Module:
     """The module that PTX text states; equal texts give one and the same value.
 

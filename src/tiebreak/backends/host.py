@@ -242,7 +242,7 @@ def launch_selection(
     chosen: torch.Tensor
     if arrangement == "peers":
         parts = [fabric.upload(torch.from_numpy(part.copy()), f"peer{i}") for i, part in enumerate(gathered)]
-        addresses = torch.tensor([part.data_ptr() for part in parts], dtype=torch.int64, device=fabric.device)
+        addresses = fabric.upload(torch.tensor([part.data_ptr() for part in parts], dtype=torch.int64), "addresses")
         chosen = select.select_peer_candidates(
             addresses, *gathered.shape[1:3], k, preset, contract=contract, implementation=kernel, out=out
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -20,12 +21,14 @@ class KernelCode:
         name: File or kernel that it came from, for messages.
         shared_bytes: Dynamic shared memory per CTA.
         entry: Kernel to launch; may be empty where the text has one only.
+        explain: Gives the same kernel with source positions, if its compiler can and the text has none.
     """
 
     text: str
     name: str
     shared_bytes: int = 0
     entry: str = ""
+    explain: Callable[[], KernelCode] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def module(self) -> Module:

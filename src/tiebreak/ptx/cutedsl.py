@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,8 @@ class _Compilation:
     __cubin__: bytes
 
 
-@cache
 def obtain_selector_code(specialization: SelectorSpecialization, architecture: str) -> KernelCode:
-    """The PTX of a selector, from the cache or compiled; line information changes no instruction of it.
+    """The PTX of a selector, from the cache or compiled.
 
     Args:
         specialization: The selector.
@@ -43,7 +41,18 @@ def obtain_selector_code(specialization: SelectorSpecialization, architecture: s
 
 
 def obtain_recipe_code(recipe: KernelRecipe) -> KernelCode:
-    """The PTX of any CuTeDSL kernel; see ``obtain_selector_code``."""
+    """The PTX of any CuTeDSL kernel, the very text that GPUs run; see ``obtain_selector_code``."""
+    binary = obtain_kernel(recipe)
+    return KernelCode(
+        binary.ptx,
+        f"{recipe.name}.{recipe.architecture}",
+        binary.dynamic_shared_bytes,
+        explain=lambda: _obtain_lined_code(recipe),
+    )
+
+
+def _obtain_lined_code(recipe: KernelRecipe) -> KernelCode:
+    """The same kernel compiled with line information, which takes longer and is needed for findings only."""
     # What writes the lines is part of what the cached text is made from.
     sources = (*recipe.sources, Path(call_paths.__file__))
     binary = obtain_kernel(replace(recipe, name=recipe.name + LINES, sources=sources, build=_trace_lines(recipe)))

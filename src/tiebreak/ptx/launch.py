@@ -22,7 +22,7 @@ from tiebreak.sim.ptx.races import RaceDetector
 from .arguments import Argument, place
 from .code import KernelCode
 from .parameters import check_arguments, pack_argument, register_argument
-from .replays import save_replay, take_snapshot
+from .replays import restore, save_replay, take_snapshot
 from .targets import compile_target, find_target
 
 Shape = tuple[int, ...]
@@ -84,22 +84,27 @@ class Prepared:
             InputError: An argument does not fit its parameter.
             UnknownInstructionError: The kernel has an instruction that the machine does not know.
         """
+        before = take_snapshot(self.arguments)
+        report, findings = self._execute(races)
+        if not findings:
+            return Launched(self.code, (), report)
+        explained = self
+        if self.code.explain is not None:
+            explained = replace(self, code=self.code.explain())
+            restore(before)
+            report, findings = explained._execute(races)
+        replay = save_replay(explained, before)
+        return Launched(explained.code, tuple(replace(finding, replay=replay) for finding in findings), report)
+
+    def _execute(self, races: bool) -> tuple[Report | None, list[Finding]]:
+        """Run to the end, or to the first finding after which nothing can go on."""
         memory = GlobalMemory()
         pairs = list(zip(self.code.kernel.parameters, self.arguments, strict=True))
         packed = [pack_argument(parameter, argument) for parameter, argument in pairs]
         for parameter, argument in pairs:
             register_argument(memory, argument, parameter.name)
-        before = take_snapshot(self.arguments)
-        report, findings = self._execute(memory, packed, RaceDetector(place=memory.place) if races else None)
-        replay = save_replay(self, before) if findings else ""
-        return Launched(self.code, tuple(replace(finding, replay=replay) for finding in findings), report)
-
-    def _execute(
-        self, memory: GlobalMemory, packed: Sequence[int], detector: RaceDetector | None
-    ) -> tuple[Report | None, list[Finding]]:
-        """Run to the end, or to the first finding after which nothing can go on."""
-        fatal: list[Finding] = []
-        report = None
+        detector = RaceDetector(place=memory.place) if races else None
+        report, fatal = None, []
         try:
             report = execute(
                 self.code.kernel,

@@ -46,17 +46,18 @@ def save_replay(prepared: Prepared, before: Snapshot) -> str:
     folder = locate_cache() / "replays" / digest.hexdigest()[:16]
     after = take_snapshot(prepared.arguments)
     try:
-        _restore(before)
+        restore(before)
         texts = save_arguments(folder, prepared.arguments)
         (folder / "kernel.ptx").write_text(prepared.code.text)
     except OSError as error:
         raise InputError("folder of a replay", value=str(folder), limit=str(error.strerror)) from error
     finally:
-        _restore(after)
+        restore(after)
     return _state_command(prepared, str(folder / "kernel.ptx"), " ".join(texts))
 
 
-def _restore(snapshot: Snapshot) -> None:
+def restore(snapshot: Snapshot) -> None:
+    """Put back what arrays held."""
     for array, content in snapshot:
         array[...] = content
 
