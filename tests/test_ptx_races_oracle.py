@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -329,38 +330,68 @@ def instruction(number: int) -> Instruction:
 
 
 groups = st.lists(st.sampled_from(SOME), min_size=1, max_size=4, unique=True).map(lambda some: tuple(sorted(some)))
-warps = st.one_of(
-    groups, st.sampled_from([tuple(range(32)), tuple(range(THREADS)), tuple(range(32, THREADS)), tuple(range(16))])
+named = st.sampled_from([tuple(range(32)), tuple(range(THREADS)), tuple(range(32, THREADS)), tuple(range(16))])
+WIDTHS = ((4, 1), (4, 1), (4, 1), (8, 1), (8, 2), (16, 4), (1, 1), (2, 1))
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What steps are drawn from."""
+
+    ctas: tuple[int, ...]
+    spaces: tuple[str, ...]
+    scopes: tuple[str, ...]
+    strong: tuple[str, ...]
+    edges: tuple[str, ...]
+    room: int = 8
+
+
+ONE_CTA = Focus((0,), ("shared",), ("cta",), ("weak",), ("warp", "warp", "cta"))
+ATOMICS = Focus((0,), ("shared",), ("cta",), ("weak", "relaxed"), ("warp", "cta"), room=4)
+ONE_WAY = Focus((0,), ("shared", "global"), ("cta", "gpu"), ("weak", "relaxed"), ("warp", "cta", "release", "acquire"))
+MESSAGES = Focus((0, 1, 2), ("global",), tuple(SCOPES), ("weak", "strong"), ("fence", "warp"), room=4)
+LAUNCHES = Focus((0, 1, 2), ("global",), ("gpu", "sys"), ("weak", "strong"), ("launch", "launch", "settle", "cta"))
+ALL = Focus(
+    (0, 1, 2, 3),
+    ("shared", "global"),
+    tuple(SCOPES),
+    ("weak", "weak", "strong"),
+    ("warp", "warp", "cta", "cta", "release", "acquire", "fence", "launch", "settle", "cluster"),
 )
 
 
 @st.composite
-def accesses(draw: st.DrawFn) -> Step:
+def accesses(draw: st.DrawFn, focus: Focus) -> Step:
     what = draw(st.sampled_from(["read", "write", "write", "update"]))
-    cta = draw(st.integers(0, RANKS * CTAS - 1))
+    strong = draw(st.sampled_from(focus.strong))
+    if what == "update" and focus.strong == ("weak",):
+        what = "write"
+    cta = draw(st.sampled_from(focus.ctas))
     threads = draw(groups)
-    width, vector = draw(st.sampled_from([(4, 1), (4, 1), (8, 1), (8, 2), (16, 4), (1, 1), (2, 1)]))
-    slots = draw(st.lists(st.integers(0, max(1, 8 // width)), min_size=len(threads), max_size=len(threads)))
+    width, vector = draw(st.sampled_from(WIDTHS))
+    slots = draw(st.lists(st.integers(0, focus.room // width), min_size=len(threads), max_size=len(threads)))
     values = draw(st.lists(st.integers(0, 1), min_size=len(threads), max_size=len(threads)))
-    orders = ["weak", "weak", "relaxed", "acquire"] if what == "read" else ["weak", "weak", "relaxed", "release"]
-    order = draw(st.sampled_from(["relaxed", "acquire", "release", "acq_rel"] if what == "update" else orders))
-    scope, space = draw(st.sampled_from(list(SCOPES))), draw(st.sampled_from(["shared", "global"]))
+    order = "relaxed" if what == "update" and strong == "weak" else strong
+    if strong == "strong":
+        orders = {"read": ["relaxed", "acquire"], "write": ["relaxed", "release"]}
+        order = draw(st.sampled_from(orders.get(what, ["relaxed", "acquire", "release", "acq_rel"])))
+    scope, space = draw(st.sampled_from(focus.scopes)), draw(st.sampled_from(focus.spaces))
     owner = draw(st.sampled_from([cta % CTAS, cta % CTAS, 0]))
     return Step(what, cta, threads, width, vector, tuple(slots), tuple(values), order, scope, space, owner)
 
 
 @st.composite
-def edges(draw: st.DrawFn) -> Step:
-    what = draw(
-        st.sampled_from(["warp", "warp", "cta", "cta", "release", "acquire", "fence", "launch", "settle", "cluster"])
-    )
-    threads = draw(warps)
+def edges(draw: st.DrawFn, focus: Focus) -> Step:
+    what = draw(st.sampled_from(focus.edges))
+    threads = draw(st.one_of(groups, named))
     if what == "cta" and draw(st.booleans()):
         threads = tuple(range(THREADS))
-    return Step(what, draw(st.integers(0, 3)), threads, draw(st.integers(0, 1)), scope=draw(st.sampled_from(list(SCOPES))))
+    cta, scope = draw(st.sampled_from(focus.ctas)), draw(st.sampled_from(focus.scopes))
+    return Step(what, cta, threads, draw(st.integers(0, 1)), scope=scope)
 
 
-steps = st.lists(st.one_of(accesses(), accesses(), edges()), min_size=2, max_size=14)
+def some_steps(focus: Focus) -> st.SearchStrategy[list[Step]]:
+    return st.lists(st.one_of(accesses(focus), accesses(focus), edges(focus)), min_size=2, max_size=12)
 
 
 def legal(step: Step, clusters: tuple[int, int]) -> bool:
@@ -369,16 +400,19 @@ def legal(step: Step, clusters: tuple[int, int]) -> bool:
     return not (alone and (step.what == "cluster" or (step.space == "shared" and step.owner != step.cta % CTAS)))
 
 
-@settings(max_examples=300)
-@given(steps, st.sampled_from([(0, 0), (0, 1)]), st.sampled_from([2, races.LIMIT]))
+@pytest.mark.parametrize("focus", [ONE_CTA, ATOMICS, ONE_WAY, MESSAGES, LAUNCHES, ALL])
+@pytest.mark.parametrize("limit", [2, races.LIMIT])
 def test_the_detector_reports_exactly_the_pairs_that_race(
-    steps: list[Step], clusters: tuple[int, int], limit: int
+    focus: Focus, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairing = Pairing(clusters)
-    kept, races.LIMIT = races.LIMIT, limit
-    try:
+    monkeypatch.setattr(races, "LIMIT", limit)
+
+    @settings(max_examples=150)
+    @given(some_steps(focus), st.sampled_from([(0, 0), (0, 1)]))
+    def compare(steps: list[Step], clusters: tuple[int, int]) -> None:
+        pairing = Pairing(clusters)
         pairing.run([step for step in steps if legal(step, clusters)])
-    finally:
-        races.LIMIT = kept
-    found = {tuple(sorted(finding.lines)) for finding in pairing.detector.findings}
-    assert found == pairing.oracle.races()
+        found = {tuple(sorted(finding.lines)) for finding in pairing.detector.findings}
+        assert found == pairing.oracle.races()
+
+    compare()

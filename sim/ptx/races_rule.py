@@ -134,27 +134,22 @@ class Judge:
     def thin(self) -> Ints:
         """Return places of elements of one CTA that stand for all; those that they stand for race as they do.
 
-        Elements with one instruction, bytes, view and warp know the same and are known by the same, unless a thread
-        has a clock of its own.  Whether a thread of another number, or another value, is among them is all that the
-        rule asks for: the extremes of both answer that.
+        Elements with one instruction, bytes, stored value, view and warp know the same and are known by the same,
+        unless a thread has a clock of its own.  Whether a thread of another number is among them is all that the rule
+        asks for, and the first and the last one answer that.
         """
         elements = self.elements
-        every = np.arange(elements.size)
         if self.fine:
-            return every
+            return np.arange(elements.size)
         kinds: dict[tuple[int, int], int] = {}
         keys = ((id(record.view), record.instruction.index) for record in elements.records)
         kind = elements.of_records(kinds.setdefault(key, len(kinds)) for key in keys)
-        columns = [elements.granule, kind, elements.start, elements.stop, elements.thread // WARP]
-        kept = np.zeros(elements.size, dtype=bool)
-        for by in (elements.thread, elements.value):
-            order = np.lexsort((by, *columns))
-            changes = np.zeros(elements.size, dtype=bool)
-            for column in columns:
-                changes[1:] |= column[order][1:] != column[order][:-1]
-            kept[order[changes | (every == 0)]] = True
-            kept[order[np.append(changes[1:], True)]] = True
-        return np.flatnonzero(kept)
+        warp = elements.thread // WARP
+        columns = [elements.granule, kind, elements.start, elements.stop, elements.value, warp]
+        order = np.lexsort((elements.thread, *columns))
+        changes = np.ones(elements.size + 1, dtype=bool)
+        changes[1:-1] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
+        return np.sort(order[changes[:-1] | changes[1:]])
 
     def group(self) -> Ints:
         """Return a number for each element of one CTA; only elements of equal numbers can race.
