@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from tiebreak.errors import InputError
-from tiebreak.sim.ptx.executor import Report
+from tiebreak.sim.ptx.fidelity import summarise_runs
 
 from .arguments import Argument, Placed, parse_argument
 from .launch import Launched, Prepared, prepare
@@ -111,16 +110,7 @@ def _print_outcome(console: Console, launched: Launched) -> None:
     for finding in launched.findings:
         console.print(str(finding), markup=False, soft_wrap=True)
     if launched.report is not None:
-        console.print(tabulate_fidelity(launched.report))
+        console.print(summarise_runs(launched.report.instructions).describe(), markup=False, highlight=False)
+        rate = f"{launched.report.thread_instructions:,} thread-instructions in {launched.report.seconds:.2f} s"
+        console.print(rate, markup=False)
     console.print(f"{launched.code.name}: findings: {len(launched.findings)}", markup=False)
-
-
-def tabulate_fidelity(report: Report) -> Table:
-    """What ran: each instruction of the table, the section that specifies it, how exact it is, and how often it ran."""
-    table = Table(title=f"{report.thread_instructions:,} thread-instructions in {report.seconds:.2f} s")
-    for title in ("instruction", "PTX ISA", "result"):
-        table.add_column(title)
-    table.add_column("runs", justify="right")
-    for entry, count in sorted(report.instructions.items(), key=lambda pair: -pair[1]):
-        table.add_row(entry.title, entry.section, entry.exactness, f"{count:,}")
-    return table
