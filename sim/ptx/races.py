@@ -99,10 +99,10 @@ class RaceDetector:
         cta = self._ctas[_key(access.position)]
         window = self._window(access)
         if access.order == "weak" and access.kind != "update":
-            if access.kind == "write" and not self._messages.idle(window):
+            if access.kind == "write" and not self._messages.idle(window, cta):
                 self._messages.overwrite(window, access)
             self._note(cta, window, access)
-        elif access.order in ("weak", "relaxed", "volatile") and self._messages.idle(window):
+        elif access.order in ("weak", "relaxed", "volatile") and self._messages.idle(window, cta):
             self._note(cta, window, access)
         else:
             self._access_strongly(cta, window, access)
@@ -209,8 +209,9 @@ class RaceDetector:
         for window, records in self._records[cta.index].items():
             if records:
                 shadow = self._shadow(cta, window)
-                self._report_pairs(shadow.judge(records), window)
-                self._report_pairs(shadow.close(records), window)
+                groups = shadow.group(records)
+                self._report_pairs(shadow.judge(records, groups), window)
+                self._report_pairs(shadow.close(records, groups), window)
         self._records[cta.index] = {}
         self._limits.pop(cta.index, None)
 
@@ -219,10 +220,11 @@ class RaceDetector:
         longest = 0
         if cta.raise_floor():
             for window, records in self._records[cta.index].items():
-                self._report_pairs(self._shadow(cta, window).judge(records), window)
+                shadow = self._shadow(cta, window)
+                self._report_pairs(shadow.judge(records, shadow.group(records)), window)
                 over = [record for record in records if record.view.time < cta.view.floor]
                 if over:
-                    self._report_pairs(self._shadow(cta, window).close(over), window)
+                    self._report_pairs(shadow.close(over, shadow.group(over)), window)
                 records[:] = [record for record in records if record.view.time >= cta.view.floor]
                 longest = max(longest, len(records))
         longest = longest or max(map(len, self._records[cta.index].values()))

@@ -80,12 +80,13 @@ class Messages:
 
     def __init__(self) -> None:
         self._windows: dict[Hashable, dict[Key, list[Message]]] = {}
-        self._fences: dict[tuple[int, int], dict[int, Fence]] = {}
-        self._seen: dict[tuple[int, int], list[Message]] = {}
+        # By CTA, then by thread.
+        self._fences: dict[int, dict[int, dict[int, Fence]]] = {}
+        self._seen: dict[int, dict[int, list[Message]]] = {}
 
-    def idle(self, window: Hashable) -> bool:
-        """Tell whether nothing can be observed in a window, nor published by a relaxed write."""
-        return not self._fences and not self._windows.get(window)
+    def idle(self, window: Hashable, cta: CtaClock) -> bool:
+        """Tell whether nothing can be observed in a window, nor published by a relaxed write of a CTA."""
+        return cta.index not in self._fences and not self._windows.get(window)
 
     def overwrite(self, window: Hashable, access: Access) -> None:
         """Perform plain writes."""
@@ -108,7 +109,9 @@ class Messages:
                 for message in observed:
                     if message.head.reaches(reader):
                         cta.learn(access.threads[place : place + 1], message.clock)
-            seen = self._seen.setdefault((cta.index, thread), []) if observed else []
+            if not observed:
+                continue
+            seen = self._seen.setdefault(cta.index, {}).setdefault(thread, [])
             known = {id(message.clock) for message in seen}
             seen.extend(message for message in observed if id(message.clock) not in known)
 
@@ -116,7 +119,7 @@ class Messages:
         """Perform the write of a strong access by one of its threads."""
         keys = self._windows.setdefault(window, {})
         thread, writer = _party(cta, access, place)
-        published = [fence.publish(writer) for fence in self._fences.get((cta.index, thread), {}).values()]
+        published = [fence.publish(writer) for fence in self._fences.get(cta.index, {}).get(thread, {}).values()]
         if access.order in ("release", "acq_rel"):
             clock = cta.publish(access.threads[place : place + 1], now)
             published.append(Message(clock, writer, writer))
@@ -134,7 +137,7 @@ class Messages:
             party = Party(cta, thread, SCOPES[scope])
             one = np.array([thread])
             if order != "release":
-                for message in self._seen.get((cta.index, thread), ()):
+                for message in self._seen.get(cta.index, {}).get(thread, ()):
                     if message.head.reaches(party):
                         cta.learn(one, message.clock)
         if order != "acquire":
@@ -143,15 +146,14 @@ class Messages:
     def _release(self, cta: CtaClock, threads: Threads, scope: str, now: int) -> None:
         before = cta.view
         for thread in threads.tolist():
-            fences = self._fences.setdefault((cta.index, thread), {})
+            fences = self._fences.setdefault(cta.index, {}).setdefault(thread, {})
             fences[SCOPES[scope]] = Fence(before, now, Party(cta, thread, SCOPES[scope]))
         cta.advance(now)
 
     def end(self, cta: CtaClock) -> None:
         """Forget what the threads of a CTA may still publish or acquire."""
-        for thread in range(cta.position.threads):
-            self._fences.pop((cta.index, thread), None)
-            self._seen.pop((cta.index, thread), None)
+        self._fences.pop(cta.index, None)
+        self._seen.pop(cta.index, None)
 
 
 def needed_scope(one: CtaClock, two: CtaClock) -> int:

@@ -62,11 +62,12 @@ class Batch:
 
 
 class Trace:
-    """Who of a rank touched each granule last: a CTA, or ``MANY``, and the largest stamp."""
+    """Who of a rank touched each granule: a CTA, or ``MANY``, and the largest stamp; ``sole`` says who touched any."""
 
     def __init__(self, size: int) -> None:
         self.cta: Ints = np.full(size, NOBODY, dtype=np.int64)
         self.stamp: Ints = np.full(size, -1, dtype=np.int64)
+        self.sole = NOBODY
 
     def grow(self, size: int) -> None:
         """Make room for more granules."""
@@ -75,6 +76,7 @@ class Trace:
 
     def add(self, cta: int, granules: Ints, stamps: Ints) -> None:
         """Note accesses of a CTA."""
+        self.sole = cta if self.sole in (NOBODY, cta) else MANY
         others = self.cta[granules]
         self.cta[granules] = np.where((others == NOBODY) | (others == cta), cta, MANY)
         np.maximum.at(self.stamp, granules, stamps)
@@ -104,20 +106,19 @@ class Window:
         self._batches: list[Batch] = []
         self._highest = 0
 
-    def judge(self, records: Sequence[Record]) -> Iterator[Pair]:
+    def judge(self, records: Sequence[Record], groups: Sequence[Group]) -> Iterator[Pair]:
         """Yield racing pairs among accesses of one CTA."""
-        suspects = self._suspect_inside(list(self._group(records)))
+        suspects = self._suspect_inside(groups)
         if suspects.size:
             judge = Judge(self._collect(records, suspects))
             judge = Judge(judge.elements.take(judge.thin()))
             yield from _find(judge, judge.group())
 
-    def close(self, records: Sequence[Record]) -> Iterator[Pair]:
+    def close(self, records: Sequence[Record], groups: Sequence[Group]) -> Iterator[Pair]:
         """Yield racing pairs of accesses of one CTA with those of others, and keep them for others to come."""
         if not self.crossing:
             return
         cta = records[0].view.cta
-        groups = list(self._group(records))
         suspects = self._suspect_across(cta, records[0].view.common, groups)
         if suspects.size:
             yield from self._judge_across(cta, records, suspects)
@@ -152,22 +153,26 @@ class Window:
             for trace in pair:
                 trace.grow(size)
 
-    def _group(self, records: Sequence[Record]) -> Iterator[Group]:
+    def group(self, records: Sequence[Record]) -> list[Group]:
+        """Return accesses by kind and width; none if they cannot race."""
         sorts: dict[tuple[bool, bool, int, int], list[Record]] = {}
         for record in records:
             key = (record.writes, record.scope > 0, record.width, record.element)
             sorts.setdefault(key, []).append(record)
         if not self.crossing and not any(writes for writes, *_ in sorts):
-            return
-        for (writes, strong, width, element), members in sorts.items():
-            granules = self.locate(expand(np.concatenate([record.addresses for record in members]), width))
-            threads = np.concatenate([record.threads for record in members])
-            span = granules.size // threads.size
-            stamps = np.zeros(0, dtype=np.int64)
-            if self.crossing:
-                sizes = [record.threads.size * span for record in members]
-                stamps = np.repeat(np.array([record.view.time for record in members]), sizes)
-            yield Group(writes, strong, element, granules, np.repeat(threads, span) if span > 1 else threads, stamps)
+            return []
+        return [self._join(key, members) for key, members in sorts.items()]
+
+    def _join(self, key: tuple[bool, bool, int, int], members: Sequence[Record]) -> Group:
+        writes, strong, width, element = key
+        granules = self.locate(expand(np.concatenate([record.addresses for record in members]), width))
+        threads = np.concatenate([record.threads for record in members])
+        span = granules.size // threads.size
+        stamps = np.zeros(0, dtype=np.int64)
+        if self.crossing:
+            sizes = [record.threads.size * span for record in members]
+            stamps = np.repeat(np.array([record.view.time for record in members]), sizes)
+        return Group(writes, strong, element, granules, np.repeat(threads, span) if span > 1 else threads, stamps)
 
     def _suspect_inside(self, groups: Sequence[Group]) -> Ints:
         """Return granules that two threads touched in this interval, one of them with a write."""
@@ -199,6 +204,8 @@ class Window:
                 known[other] = time
         found: list[Ints] = []
         for rank, (written, read) in self._traces.items():
+            if {written.sole, read.sole} <= {NOBODY, cta.index}:
+                continue
             floor = common.ranks.get(rank, 0)
             for group in groups:
                 unknown = written.find(cta.index, group.granules, floor, known)
