@@ -9,7 +9,7 @@ is made for one of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -46,78 +46,84 @@ def draw_rows(specialization: SelectorSpecialization, seed: int = 0) -> Iterator
     generator = np.random.default_rng(seed)
     capacity = specialization.capacity
     most = min(capacity, specialization.slots or capacity)
-    counts = (capacity + 2, 3 * capacity) if specialization.streamed else (capacity,)
-    for count in counts:
-        yield from _draw_full(generator, count, most)
-    for count in (2, 34, capacity // 2 + 2, capacity - 2):
+    for row in _draw_plain(generator, 3 * capacity if specialization.streamed else capacity, most):
+        yield row
+        yield replace(row, name=f"{row.name}; a NaN", scores=_put(row.scores, np.nan))
+        yield replace(row, name=f"{row.name}; not full", scores=row.scores[:-2], ids=row.ids[:-2])
+    yield from _draw_special(generator, capacity, most // 2)
+    for count in (2, 34, capacity // 2 + 2):
         scores, ids = _normal(generator, count), _spread_ids(generator, count)
-        yield SelectorRow(f"short {count}", scores, ids, min(most, max(1, count // 2)))
-    yield SelectorRow("short, all selected", _normal(generator, 66), _spread_ids(generator, 66), min(most, 80))
-    yield SelectorRow("short, tied", np.ones(capacity - 2, np.float32), _spread_ids(generator, capacity - 2), most // 2)
+        yield SelectorRow(f"{count} candidates", scores, ids, min(most, max(1, count // 2)))
+    yield SelectorRow("all selected", _normal(generator, 66), _spread_ids(generator, 66), min(most, 80))
 
 
-def _draw_full(generator: np.random.Generator, count: int, most: int) -> Iterator[SelectorRow]:
-    """Yield rows of one length."""
+def _draw_plain(generator: np.random.Generator, count: int, most: int) -> Iterator[SelectorRow]:
+    """Yield rows that differ in how many candidates tie or nearly tie at the cut."""
     half, ids = most // 2, _spread_ids(generator, count)
-    normal = _normal(generator, count)
+    normal, ones = _normal(generator, count), np.ones(count, np.float32)
     for k in (1, half, most - 1, most):
         yield SelectorRow(f"normal, best {k}", normal, ids, k)
     levels = generator.integers(0, 8, count).astype(np.float32)
-    ones = np.ones(count, np.float32)
-    yield SelectorRow("eight levels", levels, ids, half)
+    for k in (half, most - 1, most):
+        yield SelectorRow(f"eight levels, best {k}", levels, ids, k)
     yield SelectorRow("all equal", ones, ids, half)
     yield SelectorRow("all equal, best 1", ones, ids, 1)
     yield SelectorRow("all equal, neighbouring ids", ones, np.arange(count, dtype=np.int32), half)
     yield SelectorRow("all equal, one id", ones, np.full(count, 7, np.int32), half)
     yield SelectorRow("all equal, few ids", ones, generator.integers(0, 3, count, dtype=np.int32), half)
-    yield from _draw_bins(generator, count, half)
-    yield from _draw_special(generator, normal, ids, half)
-
-
-def _draw_bins(generator: np.random.Generator, count: int, half: int) -> Iterator[SelectorRow]:
-    """Yield rows that crowd the bin of the cut: with few, some and many candidates, and bin within bin."""
-    ids = _spread_ids(generator, count)
-    for crowd in (4, 12, 40, 63, 65, 200):
-        scores = np.linspace(0, 1, count, dtype=np.float32)
-        cut = count - half
-        near = slice(max(0, cut - crowd // 2), max(0, cut - crowd // 2) + crowd)
-        scores[near] = scores[cut] + np.arange(scores[near].size, dtype=np.float32) * np.float32(1e-7)
-        yield SelectorRow(f"{crowd} at the cut", generator.permutation(scores), ids, half)
-        scores[near] = scores[cut]
-        yield SelectorRow(f"{crowd} tied at the cut", generator.permutation(scores), ids, half)
-        twins = ids.copy()
-        twins[:] = 5
-        yield SelectorRow(f"{crowd} twins at the cut", generator.permutation(scores), twins, half)
+    yield SelectorRow("all equal, ids in clusters", ones, _cluster_ids(generator, count), half)
+    yield from _draw_crowds(generator, count, half)
     crowded = _normal(generator, count)
     crowded[0] = 1e30
     yield SelectorRow("one far ahead", crowded, ids, half)
-    spread = np.exp(generator.uniform(-60, 60, count)).astype(np.float32)
-    yield SelectorRow("many magnitudes", spread, ids, half)
+    magnitudes = np.exp(generator.uniform(-60, 60, count)).astype(np.float32)
+    yield SelectorRow("many magnitudes", magnitudes, ids, half)
     yield SelectorRow("neighbouring floats", np.float32(1) + np.arange(count, dtype=np.float32) * 2**-23, ids, half)
 
 
-def _draw_special(
-    generator: np.random.Generator, normal: npt.NDArray[np.float32], ids: npt.NDArray[np.int32], half: int
-) -> Iterator[SelectorRow]:
-    """Yield rows with zeros of both signs, infinities, NaN, padding, and ties beside them."""
-    zeros = np.where(generator.random(normal.size) < 0.5, np.float32(0), -np.float32(0)).astype(np.float32)
+def _draw_crowds(generator: np.random.Generator, count: int, half: int) -> Iterator[SelectorRow]:
+    """Yield rows with few, some and many candidates in the bin of the cut: different, of one score, and of one id."""
+    ids = _spread_ids(generator, count)
+    for crowd in (4, 12, 40, 63, 65, 200):
+        scores = np.linspace(0, 1, count, dtype=np.float32)
+        first = max(0, count - half - crowd // 2)
+        near = slice(first, first + crowd)
+        scores[near] = scores[first] + np.arange(scores[near].size, dtype=np.float32) * np.float32(1e-7)
+        yield SelectorRow(f"{crowd} at the cut", generator.permutation(scores), ids, half)
+        scores[near] = scores[first]
+        yield SelectorRow(f"{crowd} tied at the cut", generator.permutation(scores), ids, half)
+        yield SelectorRow(f"{crowd} twins at the cut", generator.permutation(scores), np.full_like(ids, 5), half)
+
+
+def _draw_special(generator: np.random.Generator, count: int, half: int) -> Iterator[SelectorRow]:
+    """Yield rows with zeros of both signs, infinities, NaN and padding."""
+    normal, ids = _normal(generator, count), _spread_ids(generator, count)
+    zeros = np.where(generator.random(count) < 0.5, np.float32(0), -np.float32(0)).astype(np.float32)
     yield SelectorRow("both zeros", zeros, ids, half)
-    mixed = np.where(generator.random(normal.size) < 0.2, zeros, normal).astype(np.float32)
+    mixed = np.where(generator.random(count) < 0.2, zeros, normal).astype(np.float32)
     yield SelectorRow("zeros among others", mixed, ids, half)
     for name, value in (("infinity", np.inf), ("minus infinity", -np.inf), ("NaN", np.nan)):
-        some = normal.copy()
-        some[:: max(2, normal.size // 5)] = value
-        yield SelectorRow(f"some {name}", some, ids, half)
-        yield SelectorRow(f"all {name}", np.full(normal.size, value, np.float32), ids, half)
-    tied = np.ones_like(normal)
-    tied[0] = np.nan
-    yield SelectorRow("NaN before ties", tied, ids, half)
-    yield SelectorRow("NaN before twins", tied, np.full_like(ids, 9), half)
+        yield SelectorRow(f"some {name}", _put(normal, value, max(2, count // 5)), ids, half)
+        yield SelectorRow(f"all {name}", np.full(count, value, np.float32), ids, half)
     padded = ids.copy()
-    padded[generator.random(ids.size) < 0.7] = -1
+    padded[generator.random(count) < 0.7] = -1
     yield SelectorRow("mostly padding", normal, padded, half)
     yield SelectorRow("mostly padding, tied", np.ones_like(normal), padded, max(1, half // 8))
     yield SelectorRow("all padding", normal, np.full_like(ids, -1), half)
+
+
+def _put(scores: npt.NDArray[np.float32], value: float, step: int = 0) -> npt.NDArray[np.float32]:
+    """A copy with ``value`` at the start, and every ``step`` candidates."""
+    changed = scores.copy()
+    changed[:: step or changed.size] = value
+    return changed
+
+
+def _cluster_ids(generator: np.random.Generator, count: int) -> npt.NDArray[np.int32]:
+    """Distinct ids in two runs far apart, so that bins of ids have to be divided again."""
+    half = count // 2
+    ids = np.concatenate([np.arange(half), LARGE_ID + np.arange(count - half)])
+    return generator.permutation(ids).astype(np.int32)
 
 
 def _normal(generator: np.random.Generator, count: int) -> npt.NDArray[np.float32]:
