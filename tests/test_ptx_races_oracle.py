@@ -407,7 +407,7 @@ def test_the_detector_reports_exactly_the_pairs_that_race(
 ) -> None:
     monkeypatch.setattr(races, "LIMIT", limit)
 
-    @settings(max_examples=150)
+    @settings(max_examples=60)
     @given(some_steps(focus), st.sampled_from([(0, 0), (0, 1)]))
     def compare(steps: list[Step], clusters: tuple[int, int]) -> None:
         pairing = Pairing(clusters)

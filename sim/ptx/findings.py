@@ -33,6 +33,9 @@ can go on.  ``budget``: more instructions than the caller allowed.  ``trap``: th
 
 WARP = 32
 
+SHOWN_CALLS = 4
+"""Positions that are printed of a chain of inlined calls."""
+
 
 @dataclass(frozen=True)
 class Actor:
@@ -161,10 +164,12 @@ class FindingError(SimulationError):
 
 
 def describe_location(location: Location | None) -> str:
-    """Return a source position in words: ``select.py:10``, and the calls that it was inlined at."""
+    """Return a source position in words: ``select.py:10``, and the next calls that it was inlined at."""
     if location is None or not location.line:
         return ""
-    name = location.file.rsplit("/", 1)[-1]
-    text = f"{name}:{location.line}"
-    outer = describe_location(location.inlined_at)
-    return f"{text}, inlined at {outer}" if outer else text
+    places = []
+    while location is not None:
+        places.append(f"{location.file.rsplit('/', 1)[-1]}:{location.line}")
+        location = location.inlined_at
+    shown = ", inlined at ".join(places[:SHOWN_CALLS])
+    return f"{shown}, and {len(places) - SHOWN_CALLS} more calls" if len(places) > SHOWN_CALLS else shown
