@@ -70,7 +70,7 @@ class MemoryInstruction:
         threads, index = _choose(group, guard)
         if not len(threads):
             return
-        if self._strong:
+        if self._strong and targets:
             group.polled = True
         if base is None:
             addresses = np.full(len(threads), offset, np.int64)

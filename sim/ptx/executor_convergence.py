@@ -28,6 +28,10 @@ def find_converged(cta: Cta, unit: Unit, group: Group, instruction: Instruction)
     """
     if instruction.opcode == "activemask" or group.mask is None:
         return group
+    # Lanes that came here earlier wait until the last one comes: this may be it.
+    earlier = [other for other in unit.groups if other.state == CONVERGENCE and other.place == group.place]
+    if earlier:
+        group = unit.merge([*earlier, group])
     here = lane_bits(group.active)
     absent = lane_bits(cta.alive) & ~here
     if not (absent & -(here != 0).astype(np.uint32)).any():

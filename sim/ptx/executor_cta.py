@@ -10,7 +10,9 @@ from .executor_barriers import ClusterBarrier, CtaBarriers
 from .executor_code import Code
 from .executor_control import decide
 from .executor_convergence import find_converged
+from .executor_copies import Copies
 from .executor_groups import Group, Mask, Unit
+from .executor_mbarrier import Mbarriers
 from .executor_registers import LANES, make_constant
 from .executor_taint import Taints, UnwrittenReadError
 from .memory import Array, make_region
@@ -56,6 +58,8 @@ class Cta:
         self.local = make_region("local memory", self.local_bytes * width)
         self.barriers = CtaBarriers(self)
         self.taints = Taints(self)
+        self.copies = Copies(self)
+        self.mbarriers = Mbarriers(self)
         self.units = self._make_units(width)
         launch.layout.fill_special(self, width)
 
@@ -130,6 +134,7 @@ class Cta:
 
     def end(self) -> None:
         """Every thread exited: say so, and give the registers back."""
+        self.copies.finish()
         if self.observer is not None:
             self.observer.end(self.position)
         self.launch.compiled.give_file(self.file)

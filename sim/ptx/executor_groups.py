@@ -40,7 +40,7 @@ class Group:
         threads: Numbers of the active threads.
         state: Whether it is ``READY``, waits at a ``BARRIER``, or for lanes at a warp instruction (``CONVERGENCE``).
         instruction: What it waits at.
-        polled: Whether it performed a strong access or slept since the last time it went back.
+        polled: Whether it performed a strong access that gives a value, or slept, since the last time it went back.
         patience: How often it went back after such an access; others run first.
     """
 
@@ -116,9 +116,10 @@ class Unit:
             return groups[0]
         chosen = min((g for g in groups if g.state == READY), key=lambda g: (g.patience, g.place))
         same = [g for g in groups if g.place == chosen.place and g.state != BARRIER]
-        return self._merge(same) if len(same) > 1 else chosen
+        return self.merge(same) if len(same) > 1 else chosen
 
-    def _merge(self, same: list[Group]) -> Group:
+    def merge(self, same: list[Group]) -> Group:
+        """Join groups that stand at one place; the joined group can run."""
         active = same[0].active.copy()
         for group in same[1:]:
             active |= group.active

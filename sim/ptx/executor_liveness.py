@@ -16,12 +16,12 @@ from .program import Program
 
 WITHOUT_DESTINATION = frozenset(
     (
-        "st", "stmatrix", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "fence", "membar", "cp",
-        "prefetch", "prefetchu", "mbarrier", "nanosleep", "griddepcontrol", "discard", "applypriority", "brkpt",
+        "st", "stmatrix", "red", "bra", "brx", "ret", "exit", "trap", "fence", "membar", "cp",
+        "prefetch", "prefetchu", "nanosleep", "griddepcontrol", "discard", "applypriority", "brkpt",
         "pmevent", "setmaxnreg",
     )
 )  # fmt: skip
-"""Opcodes whose first operand need not be a destination; it then counts as read, which is safe."""
+"""Opcodes whose first operand is no destination."""
 
 
 def list_registers(operand: Operand) -> Iterator[str]:
@@ -43,15 +43,23 @@ def list_registers(operand: Operand) -> Iterator[str]:
 
 def list_written(instruction: Instruction) -> list[str]:
     """Registers that an instruction writes, if its guard holds."""
-    written = []
-    if instruction.opcode not in WITHOUT_DESTINATION and instruction.operands:
-        written = list(list_registers(instruction.operands[0]))
+    written = list(list_registers(instruction.operands[0])) if _has_destination(instruction) else []
     return [*written, CARRY.name] if "cc" in instruction.modifiers else written
+
+
+def _has_destination(instruction: Instruction) -> bool:
+    opcode, operands = instruction.opcode, instruction.operands
+    if not operands or opcode in WITHOUT_DESTINATION:
+        return False
+    if opcode in ("bar", "barrier"):
+        return "red" in instruction.modifiers
+    # Of mbarrier instructions, those that give a state or a truth value have it before the address.
+    return opcode != "mbarrier" or isinstance(operands[0], (Register, Pair))
 
 
 def list_read(instruction: Instruction) -> list[str]:
     """Registers that an instruction reads."""
-    first = 0 if instruction.opcode in WITHOUT_DESTINATION else 1
+    first = 1 if _has_destination(instruction) else 0
     read = [name for operand in instruction.operands[first:] for name in list_registers(operand)]
     if instruction.guard is not None:
         read.append(instruction.guard.register)
