@@ -12,6 +12,7 @@ knows what a compiler left of barriers, orders and scopes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -110,6 +111,20 @@ def _number_cta(program: Program) -> int:
     return x + width * (y + height * z)
 
 
+@dataclass(frozen=True)
+class _Polled:
+    """What a poll reads, and what other polls of the CTA since its last effect would read.
+
+    A loop may poll several places, and goes on when any of them changes.
+    """
+
+    own: object
+    others: object
+
+    def __repr__(self) -> str:
+        return repr(self.own)
+
+
 class _Gate:
     """Announces accesses of one CTA to the machine, before they take effect.
 
@@ -123,6 +138,7 @@ class _Gate:
         self._machine = machine
         self._memory = memory
         self._kernel = kernel
+        self._polled: dict[tuple[int, ...], _Observation] = {}
 
     def __call__(self, access: Access, operands: Operands) -> None:
         """Wait for this CTA's turn to perform an access."""
@@ -132,28 +148,36 @@ class _Gate:
         assert allocation is not None and machine.current is not None
         if not strong and not (allocation.shared and machine.settings.data_points):
             if access.kind != "read":
-                machine.current.note_effect()
+                self._note_effect()
             return
         addresses = access.addresses.copy()
         site = _find_site(self._kernel, access.instruction)
         region = self._memory.space.find(int(addresses[0]))
         assert region is not None
-        observe = _Observation(access, addresses, operands, region)
-        pending = Pending(
-            _name(access),
-            tuple(addresses[:_SHOWN_ADDRESSES].tolist()),
-            value=observe.find_poll if strong else None,
-            site=site,
-        )
+        observation = _Observation(access, addresses, operands, region)
+
+        def find_poll() -> object | None:
+            own = observation.find_poll()
+            return None if own is None else _Polled(own, [other.current().tolist() for other in self._polled.values()])
+
+        key = tuple(addresses.tolist())
+        pending = Pending(_name(access), key[:_SHOWN_ADDRESSES], value=find_poll if strong else None, site=site)
         machine.reach(pending)
-        value = observe.find_poll() if strong else None
+        value = find_poll() if strong else None
         if value is not None:
             machine.current.note_poll(pending.key, value)
+            self._polled[key] = observation
         elif access.kind != "read":
-            machine.current.note_effect()
+            self._note_effect()
             machine.last_writes[int(addresses[0])] = f"{machine.current.name} at step {machine.step}"
         place = allocation.place(int(addresses[0])) + (f"[{addresses.size}]" if addresses.size > 1 else "")
-        machine.record(_name(access), place=place, value=observe.show(), site=site)
+        machine.record(_name(access), place=place, value=observation.show(), site=site)
+
+    def _note_effect(self) -> None:
+        """Forget the polls: the CTA did something else than polling."""
+        assert self._machine.current is not None
+        self._machine.current.note_effect()
+        self._polled.clear()
 
 
 class _Observation:
@@ -218,8 +242,10 @@ def _operation(instruction: Instruction) -> str:
 
 
 def _find_site(kernel: str, instruction: Instruction) -> Site:
-    """Return the source position of an instruction, or its line in the PTX text."""
+    """Return the position of an instruction in the kernel's source, or its line in the PTX text."""
     location = instruction.location
+    while location is not None and location.inlined_at is not None:
+        location = location.inlined_at
     if location is None or not location.line:
         return Site(f"{kernel}.ptx", "", instruction.line)
     return Site(kernel, location.file, location.line)

@@ -17,6 +17,9 @@ from .simulated import run_hosts
 if TYPE_CHECKING:
     from tiebreak.verify.scenario import Scenario
 
+MAX_POLLS = 64
+"""Bound of a wait: threads that poll together go on polling until the last of their flags is there."""
+
 
 class PtxBackend:
     """Runs an implementation's compiled kernels on the PTX machine.
@@ -27,9 +30,7 @@ class PtxBackend:
         edit: Changes the code of kernels of several ranks.
     """
 
-    def __init__(
-        self, name: str = "ptx:sm_100a", package: str = "tiebreak.impl", edit: Edit = keep_text
-    ) -> None:
+    def __init__(self, name: str = "ptx:sm_100a", package: str = "tiebreak.impl", edit: Edit = keep_text) -> None:
         self.name = name
         self._edit = edit
         self.architecture = name.partition(":")[2]
@@ -76,7 +77,7 @@ class PtxBackend:
     def run_with(self, scenario: Scenario, scheduler: Scheduler) -> Outcome:
         """Run all merges of a scenario under a scheduler whose execution has begun."""
         session = make_session(self.implementation.package, self.architecture, self._edit)
-        return run_hosts(self.implementation, scenario, scheduler, session)
+        return run_hosts(self.implementation, scenario, scheduler, session, MAX_POLLS)
 
     def _open(self) -> AbstractContextManager[DirectRank]:
         return DirectRank(self.implementation.package, self.architecture).open()

@@ -82,7 +82,11 @@ class SimulatedBackend:
 
 
 def run_hosts(
-    implementation: Implementation, scenario: Scenario, scheduler: Scheduler, session: Session = open_session
+    implementation: Implementation,
+    scenario: Scenario,
+    scheduler: Scheduler,
+    session: Session = open_session,
+    max_polls: int = MAX_POLLS,
 ) -> Outcome:
     """Run all merges of a scenario on simulated ranks.
 
@@ -91,12 +95,13 @@ def run_hosts(
         scenario: What to run.
         scheduler: Chooses every step; its execution has begun.
         session: Decides how kernels run; the default interprets them.
+        max_polls: Bound of the implementation's waits.
     """
     from tiebreak.verify.case import draw_cases
 
     cases = draw_cases(scenario)
     outputs: list[list[Ids]] = [[] for _ in range(scenario.ranks)]
-    hosts = [HostProgram(implementation, scenario, cases, own, MAX_POLLS) for own in outputs]
+    hosts = [HostProgram(implementation, scenario, cases, own, max_polls) for own in outputs]
     settings = Settings(
         lowering=scenario.lowering,
         residency=scenario.residency,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -50,6 +51,12 @@ def make_session(package: str, architecture: str, edit: Edit = keep_text) -> Ses
     return session
 
 
+def _shorten(entry: str) -> str:
+    """Return the name of a kernel's function; CuTeDSL puts it between its own and the types of the arguments."""
+    found = re.match(r"kernel_cutlass_([a-z_]+?)_", entry)
+    return found[1] if found else entry
+
+
 class _Router:
     """Puts launches on the stream of the rank whose host asks for them.
 
@@ -83,15 +90,13 @@ class _Router:
         names = (parameter.name for parameter in kernel.parameters)
         given = dict(zip(names, request.arguments, strict=True))
         operations.adopt_arguments({name: value for name, value in given.items() if isinstance(value, torch.Tensor)})
-        body = partial(
-            self._devices.run, kernel, code.module, request.block, packed, shared_bytes=code.shared_bytes
-        )
-        operations.launch(Launch(kernel.name, body, request.grid, request.arguments))
+        body = partial(self._devices.run, kernel, code.module, request.block, packed, shared_bytes=code.shared_bytes)
+        operations.launch(Launch(_shorten(kernel.name), body, request.grid, request.arguments))
 
     def _obtain(self, code: KernelCode) -> KernelCode:
         """Return the code to run, parsed once per session."""
         found = self._codes.get(code.text)
         if found is None:
-            text = self._edit(code.kernel.name, code.text)
+            text = self._edit(_shorten(code.kernel.name), code.text)
             found = self._codes[code.text] = KernelCode(text, code.name, code.shared_bytes, code.entry)
         return found
