@@ -17,6 +17,7 @@ from tiebreak.sim.ptx.executor import Report, execute
 from tiebreak.sim.ptx.findings import Finding, FindingError
 from tiebreak.sim.ptx.memory_global import GlobalMemory
 from tiebreak.sim.ptx.module import Kernel
+from tiebreak.sim.ptx.observation import Observer
 from tiebreak.sim.ptx.races import RaceDetector
 
 from .arguments import Argument, place
@@ -98,32 +99,50 @@ class Prepared:
 
     def _execute(self, races: bool) -> tuple[Report | None, list[Finding]]:
         """Run to the end, or to the first finding after which nothing can go on."""
-        memory = GlobalMemory()
-        pairs = list(zip(self.code.kernel.parameters, self.arguments, strict=True))
-        packed = [pack_argument(parameter, argument) for parameter, argument in pairs]
-        for parameter, argument in pairs:
-            register_argument(memory, argument, parameter.name)
+        memory = self.place_arguments()
         detector = RaceDetector(place=memory.place) if races else None
         report, fatal = None, []
         try:
-            report = execute(
-                self.code.kernel,
-                self.code.module,
-                self.grid,
-                self.block,
-                packed,
-                shared_bytes=self.code.shared_bytes,
-                cluster=self.cluster,
-                observer=detector,
-                schedule=self.schedule,
-                memory=memory,
-            )
+            report = self.perform(memory, detector)
         except FindingError as error:
             fatal.append(error.finding)
             if detector is not None:
                 detector.finish()
         others = detector.findings if detector is not None else ()
         return report, [*(finding for finding in others if finding not in fatal), *fatal]
+
+    def place_arguments(self) -> GlobalMemory:
+        """Memory that holds the arrays of the arguments, and nothing else."""
+        memory = GlobalMemory()
+        for parameter, argument in zip(self.code.kernel.parameters, self.arguments, strict=True):
+            register_argument(memory, argument, parameter.name)
+        return memory
+
+    def perform(self, memory: GlobalMemory, observer: Observer | None, kernel: Kernel | None = None) -> Report:
+        """Run once.
+
+        Args:
+            memory: What ``place_arguments`` gave.
+            observer: Who is told of accesses and edges.
+            kernel: What to run in place of the kernel of ``code``, with the same parameters.
+
+        Raises:
+            FindingError: The execution cannot go on.
+        """
+        pairs = zip(self.code.kernel.parameters, self.arguments, strict=True)
+        packed = [pack_argument(parameter, argument) for parameter, argument in pairs]
+        return execute(
+            kernel or self.code.kernel,
+            self.code.module,
+            self.grid,
+            self.block,
+            packed,
+            shared_bytes=self.code.shared_bytes,
+            cluster=self.cluster,
+            observer=observer,
+            schedule=self.schedule,
+            memory=memory,
+        )
 
 
 def launch(
