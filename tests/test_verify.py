@@ -24,7 +24,7 @@ from tiebreak.report.model import decode_report
 from tiebreak.verify import runner
 from tiebreak.verify.case import KINDS, draw_cases
 from tiebreak.verify.command import require_clean
-from tiebreak.verify.families import FAMILIES, Effort
+from tiebreak.verify.families import FAMILIES, PTX_STRIDES, Effort
 from tiebreak.verify.job import Request, replay_scenario, run_request
 from tiebreak.verify.judgement import judge
 from tiebreak.verify.mutation import mutated_backend
@@ -285,3 +285,16 @@ def test_pytest_runs_a_body_per_backend_and_prints_the_choice(tmp_path: Path) ->
 def test_every_field_of_a_scenario_is_documented() -> None:
     documented = (Scenario.__doc__ or "") + (Scenario.__mro__[1].__doc__ or "")
     assert all(f"{field.name}:" in documented for field in fields(Scenario))
+
+
+def test_targets_of_the_ptx_machine_share_the_inputs_out() -> None:
+    """Each runs kernels of its own, so each runs the checks; a long run leaves nothing out."""
+    names = expand_names(["ptx"])
+    tasks = plan_tasks(["sim:alternating", *names], Effort())
+    checks = {backend: {task.check for task in tasks if task.backend == backend} - {-1} for backend in names}
+    assert len({frozenset(each) for each in checks.values()}) == 1 and all(checks.values())
+    for level, stride in PTX_STRIDES.items():
+        kept = [{number for number in range(48) if Effort(level=level).on(name).keeps(number)} for name in names]
+        assert all(len(each) == 48 // stride for each in kept)
+        assert len(set().union(*kept)) == min(48, 3 * 48 // stride)
+    assert Effort(level="quick").on("sim:alternating").stride == 1

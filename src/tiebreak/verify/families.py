@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tiebreak.backends.registry import form_of
+from tiebreak.backends.registry import PTX, form_of, on_ptx_machine
 
 from .scenario import CONTRACTS, Scenario
 
@@ -19,6 +19,10 @@ Plan = Iterator[tuple[Scenario, str]]
 
 EPOCH_ENDS = (2**31 - 2, 2**63 - 3)
 """Epochs close to where a 32-bit and a 64-bit signed counter turn over."""
+
+
+PTX_STRIDES = {"quick": 24, "default": 6, "deep": 1}
+"""One of so many inputs runs on the PTX machine, per effort: each takes longer there than elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +34,29 @@ class Effort:
         preset: Order preset.
         ranks: World sizes.
         rounds: How often each shape is drawn anew.
+        level: Name of the effort.
+        stride: One of so many inputs is run.
+        offset: The first of them.
     """
 
     seed: int = 0
     preset: str = "ieee"
     ranks: tuple[int, ...] = (2, 3, 4)
     rounds: int = 1
+    level: str = "default"
+    stride: int = 1
+    offset: int = 0
+
+    def on(self, backend: str) -> Effort:
+        """The effort on a backend: targets of the PTX machine share the inputs out."""
+        if not on_ptx_machine(backend):
+            return self
+        stride = PTX_STRIDES[self.level]
+        return replace(self, stride=stride, offset=PTX.index(backend) % stride)
+
+    def keeps(self, number: int) -> bool:
+        """Whether the input of that number is run."""
+        return number % self.stride == self.offset
 
 
 @dataclass(frozen=True)

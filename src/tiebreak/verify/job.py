@@ -108,6 +108,7 @@ class Request:
             preset=resolve_preset(self.preset).name,
             ranks=self.ranks or RANKS[self.level],
             rounds=ROUNDS[self.level],
+            level=self.level,
         )
 
 

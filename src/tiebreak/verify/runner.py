@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tiebreak.backends import Outcome
-from tiebreak.backends.registry import form_of, make_backend, on_device
+from tiebreak.backends.registry import form_of, make_backend, on_device, on_ptx_machine
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.report.model import Cell, Failure
 from tiebreak.report.model import Result as Verdict
@@ -62,18 +62,20 @@ class TaskResult:
 def plan_tasks(backends: Sequence[str], effort: Effort, only: Sequence[str] = ()) -> list[Task]:
     """Return all tasks of a run, or those that say something about the properties ``only``."""
     tasks: list[Task] = []
-    kernels = next((backend for backend in backends if backend != "spec"), "")
+    kernels = {next((backend for backend in backends if backend != "spec" and not on_ptx_machine(backend)), "")}
+    kernels.update(backend for backend in backends if on_ptx_machine(backend))
     for backend in backends:
+        share = effort.on(backend)
         for index, check in enumerate(CHECKS):
             wanted = not only or check.property in only
-            if wanted and (backend == "spec" or (backend == kernels and not check.spec_only)):
-                tasks.append(Task(backend, check=index, effort=effort))
+            if wanted and (backend == "spec" or (backend in kernels and not check.spec_only)):
+                tasks.append(Task(backend, check=index, effort=share))
         for index, family in enumerate(FAMILIES):
             names = judged_properties(family, backend)
             if applies(family, backend) and (not only or any(name in only for name in names)):
-                jobs = list(family.plan(backend, effort))
+                jobs = [job for number, job in enumerate(family.plan(backend, share)) if share.keeps(number)]
                 chunks = [tuple(jobs[start : start + CHUNK]) for start in range(0, len(jobs), CHUNK)]
-                tasks.extend(Task(backend, family=index, effort=effort, jobs=chunk) for chunk in chunks)
+                tasks.extend(Task(backend, family=index, effort=share, jobs=chunk) for chunk in chunks)
     return tasks
 
 
@@ -121,6 +123,7 @@ def _check_failure(check: Check, task: Task, trial: Trial) -> Failure:
     effort = task.effort
     words = ["tiebreak", "verify", "--backend", task.backend, "--only", check.property]
     words += ["--preset", effort.preset, "--seed", str(effort.seed)]
+    words += [f"--{effort.level}"] if effort.level != "default" else []
     words += [word for rank in effort.ranks for word in ("--ranks", str(rank))]
     return Failure(
         property=check.property,
