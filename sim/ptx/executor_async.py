@@ -17,7 +17,7 @@ from .executor_location import Piece, locate
 from .form import UnknownInstructionError, register_storage
 from .memory import Array
 from .module import Address, Instruction, Kernel, Operand, Pair, Register
-from .observation import Access
+from .observation import Access, Kind, Order, Scope
 from .table import find_entry
 
 if TYPE_CHECKING:
@@ -205,12 +205,13 @@ def _arrive_after_copies(instruction: Instruction) -> Callable[[Call], None]:
     return perform
 
 
-def _each(call: Call, instruction: Instruction, kind: str, perform: Callable[..., None]) -> None:
+def _each(call: Call, instruction: Instruction, kind: Kind, perform: Callable[..., None]) -> None:
     """Perform something for each mbarrier that threads name."""
     for piece, threads in _find_mbarriers(call, instruction, call.addresses[0], call.threads):
         owner = _owner(call.cta, piece)
         if call.cta.observer is not None:
-            strong = kind != "write"
+            order: Order = "weak" if kind == "write" else "relaxed"
+            scope: Scope | None = None if kind == "write" else "cluster"
             call.cta.observer.access(
                 Access(
                     call.cta.position,
@@ -218,12 +219,12 @@ def _each(call: Call, instruction: Instruction, kind: str, perform: Callable[...
                     "shared",
                     kind,
                     threads,
-                    piece.addresses,  # type: ignore[arg-type]
+                    piece.addresses,
                     8,
-                    "relaxed" if strong else "weak",
-                    "cluster" if strong else None,
+                    order,
+                    scope,
                     piece.owner,
-                )  # fmt: skip
+                )
             )
         perform(call, instruction, owner, int(piece.at[0]), threads)
 

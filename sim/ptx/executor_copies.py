@@ -144,7 +144,7 @@ class Copies:
                 if piece.space not in ("shared", "global"):
                     continue
                 access = Access(
-                    cta.position, copy.instruction, piece.space, direction,  # type: ignore[arg-type]  # see above
+                    cta.position, copy.instruction, piece.space, direction,
                     copy.threads[rows], piece.addresses, copy.size, "weak", None, piece.owner,
                     "async" if copy.bulk else "generic",
                 )  # fmt: skip
