@@ -139,6 +139,46 @@ def ptx(
 
 
 @app.command()
+def audit(
+    kernel: Annotated[str, typer.Argument(help="A .ptx file, or module:kernel of a Triton or CuTeDSL kernel.")],
+    grid: Annotated[str, typer.Option(help="CTAs in x, y and z, separated by commas.")] = "1",
+    block: Annotated[str, typer.Option(help="Threads of a CTA. Default: what the kernel requires.")] = "",
+    args: Annotated[list[str] | None, typer.Option(help="Arguments of a launch, as for ptx; repeatable.")] = None,
+    draws: Annotated[int, typer.Option(help="How often to draw random arrays without a seed.", min=1)] = 1,
+    schedule: Annotated[list[str] | None, typer.Option(help="Order of the warps; repeatable.")] = None,
+    outputs: Annotated[bool, typer.Option("--outputs", help="Also run without each, and compare what is written.")] = (
+        False
+    ),
+    arch: Annotated[str, typer.Option(help="Target that a kernel is compiled for.")] = "sm_100a",
+    entry: Annotated[str, typer.Option(help="Kernel of a file that has several.")] = "",
+    shared: Annotated[int | None, typer.Option(help="Dynamic shared memory of a CTA, in bytes.", min=0)] = None,
+    cluster: Annotated[int | None, typer.Option(help="CTAs of a cluster.", min=1)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one object instead of a table.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Also exit 1 if something is redundant.")] = False,
+) -> None:
+    """Say which barriers, fences, acquires and releases of a kernel are needed; exit 1 if it has findings itself."""
+    from tiebreak.ptx.audit_command import audit_from_text
+
+    status = audit_from_text(
+        kernel,
+        Console(),
+        grid=grid,
+        block=block,
+        arguments=args or [""],
+        draws=draws,
+        schedules=schedule or ["lockstep"],
+        outputs=outputs,
+        architecture=arch,
+        entry=entry,
+        shared_bytes=shared,
+        cluster=cluster,
+        as_json=as_json,
+        strict=strict,
+    )
+    raise typer.Exit(status)
+
+
+@app.command()
 def zoo(
     kernel: Annotated[str, typer.Argument(help="Kernel to print in full. Default: all, as a table.")] = "",
     schedule: Annotated[str, typer.Option(help="Order of the warps, such as ahead:0.")] = "lockstep",

@@ -48,9 +48,8 @@ def parse_shape(text: str, name: str) -> tuple[int, ...]:
         raise InputError(name, value=text, limit="must be one to three numbers, separated by commas") from error
 
 
-def launch_from_text(
+def prepare_from_text(
     target: str,
-    console: Console,
     *,
     grid: str,
     block: str = "",
@@ -60,9 +59,8 @@ def launch_from_text(
     shared_bytes: int | None = None,
     cluster: int | None = None,
     schedule: str = "lockstep",
-    races: bool = True,
-) -> int:
-    """Launch and print outputs, findings and what ran; returns the exit status: 1 with findings.
+) -> Prepared:
+    """A launch as the command line states it.
 
     Raises:
         TiebreakError: What was asked for cannot be.
@@ -73,7 +71,7 @@ def launch_from_text(
         # Triton reads types and alignment off its arguments.
         positional = [_as_array(each) for each in positional]
         named = {name: _as_array(each) for name, each in named.items()}
-    prepared = prepare(
+    return prepare(
         kernel,
         parse_shape(grid, "grid"),
         positional,
@@ -84,6 +82,21 @@ def launch_from_text(
         cluster=cluster,
         schedule=schedule,
     )
+
+
+def launch_from_text(target: str, console: Console, *, races: bool = True, **options: Any) -> int:
+    """Launch and print outputs, findings and what ran; returns the exit status: 1 with findings.
+
+    Args:
+        target: The kernel.
+        console: Where to print.
+        races: Whether to look for races, and for reads of memory that nothing wrote.
+        options: See ``prepare_from_text``.
+
+    Raises:
+        TiebreakError: What was asked for cannot be.
+    """
+    prepared = prepare_from_text(target, **options)
     before = [each.array.copy() if isinstance(each, Placed) else None for each in prepared.arguments]
     launched = prepared.run(races=races)
     _print_arrays(console, prepared, before)
