@@ -9,7 +9,7 @@ value justify itself never arise (PTX ISA, "No-Thin-Air Axiom").
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tiebreak.errors import UnsupportedOperationError
@@ -25,6 +25,8 @@ from tiebreak.sim.litmus.threads import (
     written,
 )
 from tiebreak.sim.litmus.values import is_known, settle
+
+_PATIENCE = 128
 
 
 class TimeLimitError(Exception):
@@ -86,14 +88,24 @@ class CandidateSearch:
         program: The program.
         limits: What it may cost.
         observed: Registers whose final value counts, by thread; None: all.
+        accept: Given events and several choices of reads-from for some of the reads, the indices of those that a model
+            may still allow; asked only once the search has grown.
 
     Attributes:
         bounded: Whether an execution was left out because a loop ran too often.
     """
 
-    def __init__(self, program: Program, limits: Limits, observed: dict[str, frozenset[str]] | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        limits: Limits,
+        observed: dict[str, frozenset[str]] | None = None,
+        accept: Callable[[Sequence[Event], Sequence[Mapping[int, int]]], Collection[int]] | None = None,
+    ) -> None:
         self.program = program
         self.bounded = False
+        self._accept = accept
+        self._states = 0
         self._deadline = time.monotonic() + limits.seconds
         self._runners = [
             ThreadRunner(
@@ -122,6 +134,7 @@ class CandidateSearch:
             if time.monotonic() > self._deadline:
                 raise TimeLimitError
             state = pending.pop()
+            self._states += 1
             try:
                 for runner, control in zip(self._runners, state.controls, strict=True):
                     runner.advance(control, state.events, state.values)
@@ -185,13 +198,37 @@ class CandidateSearch:
             later = state.copy()
             later.deferred[read] = len(state.available)
             yield later
-        for number in self._options(state, read):
+        for number in sorted(self._acceptable(state, read), key=lambda option: self._is_executed(state, option)):
             answered = state.copy()
             answered.reads_from[read] = number
             value = state.events[number].value
             assert is_known(value)
             answered.values[read] = value  # type: ignore[assignment]
             yield answered
+
+    def _is_executed(self, state: _State, write: int) -> bool:
+        """Whether a write is no half of an unanswered read-modify-write: what an interleaving would read, tried first.
+
+        States are taken from the end of the list.
+        """
+        partner = state.events[write].partner
+        return partner < 0 or partner in state.values
+
+    def _acceptable(self, state: _State, read: int) -> list[int]:
+        """The options of a read that the model may still allow."""
+        options = self._options(state, read)
+        if self._accept is None or self._states < _PATIENCE:
+            return options
+        kept = [event for event in state.events if event.kind != "barrier" and self._is_settled(event)]
+        place = {event.number: at for at, event in enumerate(kept)}
+        events = [replace(event, number=place[event.number], partner=place.get(event.partner, -1)) for event in kept]
+        known = {place[reader]: place[writer] for reader, writer in state.reads_from.items()}
+        choices = [{**known, place[read]: place[option]} for option in options]
+        return [options[index] for index in sorted(self._accept(events, choices))]
+
+    def _is_settled(self, event: Event) -> bool:
+        """Whether an event is there, and where it goes is known."""
+        return is_known(event.address) and is_known(event.exists) and event.exists != 0
 
     def _finish(self, state: _State) -> Candidate:
         """Leave out what does not exist, and number the rest."""

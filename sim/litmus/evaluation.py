@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal, TypeAlias, get_args
@@ -18,6 +18,7 @@ from tiebreak.sim.litmus.conditions import holds, registers_in
 from tiebreak.sim.litmus.program import Address, Program, Value
 from tiebreak.sim.litmus.relations import Relation
 from tiebreak.sim.litmus.skeleton import Skeleton
+from tiebreak.sim.litmus.threads import Event
 
 Model: TypeAlias = Literal["sc", "rc11", "ptx"]
 
@@ -107,7 +108,7 @@ def decide(program: Program, model: str = "ptx", limits: Limits = DEFAULT_LIMITS
             "condition", value=None, limit="is missing", remedy="end the program with exists, ~exists or forall"
         )
     sought = condition.quantifier != "forall"
-    search = CandidateSearch(program, limits, registers_in(condition))
+    search = _make_search(program, model, limits, registers_in(condition))
     try:
         for group, batch in _list_batches(program, model, search):
             for outcome in _outcomes_of(program, group, batch):
@@ -126,9 +127,37 @@ def decide(program: Program, model: str = "ptx", limits: Limits = DEFAULT_LIMITS
     return Verdict(unseen, "PROVED" if unseen else "FAILED")
 
 
+def _make_search(
+    program: Program, model: str, limits: Limits, observed: dict[str, frozenset[str]] | None = None
+) -> CandidateSearch:
+    """A search that drops what the model forbids before all reads are answered.
+
+    The axioms forbid more with every event, so what they forbid of a part they forbid of the whole.  Barriers are left
+    out of the part: what they order is not known before all have arrived.
+    """
+    if model not in _CONSISTENT:
+        raise InputError("model", value=model, limit=f"must be one of {', '.join(MODELS)}", remedy="name one of them")
+
+    def accept(events: Sequence[Event], choices: Sequence[Mapping[int, int]]) -> Collection[int]:
+        skeleton = Skeleton(program, events, np.zeros((len(events), len(events)), bool))
+        batch = _CONSISTENT[model](skeleton, _as_relation(choices, len(events)))
+        return {int(owner) for owner in batch.owner}
+
+    return CandidateSearch(program, limits, observed, accept)
+
+
+def _as_relation(choices: Sequence[Mapping[int, int]], size: int) -> Relation:
+    """Reads-from of several executions as relations: [executions, events, events]."""
+    reads_from = np.zeros((len(choices), size, size), bool)
+    for index, choice in enumerate(choices):
+        for read, write in choice.items():
+            reads_from[index, write, read] = True
+    return reads_from
+
+
 def _all_batches(program: Program, model: str, limits: Limits) -> Iterator[tuple[list[Candidate], Batch]]:
     """What ``_list_batches`` lists; an error if that is not all there is."""
-    search = CandidateSearch(program, limits)
+    search = _make_search(program, model, limits)
     what = program.name or "the program"
     try:
         yield from _list_batches(program, model, search)
@@ -142,14 +171,9 @@ def _all_batches(program: Program, model: str, limits: Limits) -> Iterator[tuple
 
 def _list_batches(program: Program, model: str, search: CandidateSearch) -> Iterator[tuple[list[Candidate], Batch]]:
     """Candidates of the same events, and their consistent executions."""
-    if model not in _CONSISTENT:
-        raise InputError("model", value=model, limit=f"must be one of {', '.join(MODELS)}", remedy="name one of them")
     for group in _group(search):
         events = group[0].events
-        reads_from = np.zeros((len(group), len(events), len(events)), bool)
-        for index, candidate in enumerate(group):
-            for read, write in candidate.reads_from.items():
-                reads_from[index, write, read] = True
+        reads_from = _as_relation([candidate.reads_from for candidate in group], len(events))
         for meetings in list_meetings(program, events):
             yield group, _CONSISTENT[model](Skeleton(program, events, meetings), reads_from)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tiebreak.sim.litmus.program import Address, Program, Scope
+from tiebreak.sim.litmus.program import SCOPES, Address, Program, Scope
 from tiebreak.sim.litmus.relations import Relation, reverse
 from tiebreak.sim.litmus.threads import INITIAL_THREAD, Event
 
@@ -51,12 +51,13 @@ class Skeleton:
         self.loc = self._equal([program.physical(name) if name else "" for name in self._names()], self.is_access)
         self.vloc = self._equal([program.virtual(name) if name else "" for name in self._names()], self.is_access)
         self.same_proxy = self._equal([event.proxy for event in events])
-        self.same_cta = self._share(program, ["cta"] * self.size)
+        reach = {scope: self._share(program, scope) for scope in SCOPES}
+        self.same_cta = reach["cta"]
         self.rmw = np.zeros((self.size, self.size), bool)
         for event in events:
             if event.partner >= 0:
                 self.rmw[event.partner, event.number] = True
-        self.morally_strong = self._find_morally_strong(program)
+        self.morally_strong = self._find_morally_strong(reach)
         self.initial = self.loc & self.is_initial[:, None] & (self.is_write & ~self.is_initial)
 
     def has_order(self, *orders: str) -> NDArray[np.bool_]:
@@ -79,20 +80,22 @@ class Skeleton:
         equal: Relation = array[:, None] == array
         return equal if within is None else equal & within[:, None] & within
 
-    def _share(self, program: Program, scopes: Sequence[Scope]) -> Relation:
-        """Whether the second event's thread is in the given scope around the first one's."""
-        result = np.zeros((self.size, self.size), bool)
-        for first, scope in zip(self.events, scopes, strict=True):
-            for second in self.events:
-                if INITIAL_THREAD not in {first.thread, second.thread}:
-                    here, there = (program.threads[event.thread].placement for event in (first, second))
-                    result[first.number, second.number] = here.domain(scope) == there.domain(scope)
-        return result
+    def _share(self, program: Program, scope: Scope) -> Relation:
+        """Whether two events are of threads within one instance of a scope."""
+        domains = [thread.placement.domain(scope) for thread in program.threads]
+        places = [
+            ("initial", event.number) if event.thread == INITIAL_THREAD else domains[event.thread]
+            for event in self.events
+        ]
+        labels = {place: label for label, place in enumerate(dict.fromkeys(places))}
+        label = np.array([labels[place] for place in places])
+        share: Relation = label[:, None] == label
+        return share
 
-    def _find_morally_strong(self, program: Program) -> Relation:
+    def _find_morally_strong(self, reach: dict[Scope, Relation]) -> Relation:
         strong = self.is_fence | (self.is_access & ~self.has_order("weak"))
-        reach = self._share(program, [event.scope for event in self.events])
-        mutual = (reach & reverse(reach)) & strong[:, None] & strong
+        within = np.stack([reach[event.scope][event.number] for event in self.events])
+        mutual = (within & reverse(within)) & strong[:, None] & strong
         both = self.is_access[:, None] & self.is_access
         related = self.po | reverse(self.po) | mutual
         morally_strong: Relation = related & self.same_proxy & (self.vloc | ~both)
