@@ -28,8 +28,9 @@ FNS = Entry(
     "fns", "fns", "9.7.1.17", types=("b32",), note="a base past 31 is undefined in the ISA; here nothing is found"
 )
 BREV = Entry("brev", "brev", "9.7.1.18", types=_BITS[2:])
-BFE = Entry("bfe", "bfe", "9.7.1.19", types=_WIDE)
-BFI = Entry("bfi", "bfi", "9.7.1.20", types=_BITS[2:])
+_PLACES = "places past 255 are undefined in the ISA; here, as on the hardware, 64-bit forms take them as they are"
+BFE = Entry("bfe", "bfe", "9.7.1.19", types=_WIDE, note=_PLACES)
+BFI = Entry("bfi", "bfi", "9.7.1.20", types=_BITS[2:], note=_PLACES)
 SZEXT = Entry("szext", "szext", "9.7.1.21", types=("u32", "s32"))
 BMSK = Entry("bmsk", "bmsk", "9.7.1.22", types=("b32",))
 PRMT = Entry("prmt", "prmt", "9.7.9.7", types=("b32",))
@@ -197,31 +198,36 @@ def _field_mask(position: Array, length: Array, storage: str) -> Array:
     return shift_left(ones, position)
 
 
+def _place(operand: Array, width: int) -> Array:
+    """Position or length of a field: the lowest 8 bits of it, or all of them in 64-bit forms."""
+    return (operand if width == 64 else operand & np.uint32(255)).astype(np.int64)
+
+
 def _extract(form: Form) -> ValueOperation:
-    """bfe: only the lowest 8 bits of position and length count; a field past the top ends in the sign bit."""
+    """bfe: a field past the top ends in the sign bit."""
     kind = form.take_type()
     view, storage, top = VIEWS[kind], storage_of(kind), int(kind[1:]) - 1
 
     def evaluate(a: Array, b: Array, c: Array) -> Array:
-        position, length = b & np.uint32(255), c & np.uint32(255)
+        position, length = _place(b, top + 1), _place(c, top + 1)
         bits = stored(a)
-        field = shift_right(bits, position) & _field_mask(length * np.uint32(0), length, storage)
+        field = shift_right(bits, position) & _field_mask(length * 0, length, storage)
         if kind[0] == "u":
             return field
-        sign_place = np.minimum(np.where(length > 0, position + length - np.uint32(1), 0), top)
+        sign_place = np.minimum(np.where(length > 0, position + length - 1, 0), top)
         negative = (length > 0) & (shift_right(bits, sign_place) & 1 != 0)
-        above = np.minimum(length, np.maximum(np.int64(top + 1) - position, 0))
+        above = np.minimum(length, np.maximum(top + 1 - position, 0))
         return np.where(negative, field | ~_field_mask(above * 0, above, storage), field)
 
     return form.build(evaluate, (view, "uint32", "uint32"), (storage,))
 
 
 def _insert(form: Form) -> ValueOperation:
-    """bfi: only the lowest 8 bits of position and length count."""
     storage = storage_of(form.take_type())
+    width = 8 * np.dtype(storage).itemsize
 
     def evaluate(a: Array, b: Array, c: Array, d: Array) -> Array:
-        position, length = c & np.uint32(255), d & np.uint32(255)
+        position, length = _place(c, width), _place(d, width)
         mask = _field_mask(position, length, storage)
         return (shift_left(a, position) & mask) | (b & ~mask)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import exact
 from .floating import saturate
-from .floats import FORMATS, ROUNDINGS, canonical, flush, is_nan, round_to, widen
+from .floats import FORMATS, ROUNDINGS, canonical, convert_nan, flush, is_nan, round_to, widen
 from .form import VIEWS, Array, Entry, Form, ValueOperation, storage_of, stored
 
 _INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
@@ -54,29 +54,48 @@ def _extend(values: Array, kind: str, storage: str) -> Array:
 
 def _conversion(form: Form, target: str, source: str, integral: str, mode: str) -> Callable[[Array], Array]:
     """The function from values of one type to values, or bits, of the other."""
+    if source in _FLOATS and target in _FLOATS:
+        return _float_conversion(form, target, source, integral, mode)
+    ftz, saturated = form.take("ftz"), form.take("sat")
+    if ftz and "f32" not in (target, source):
+        form.reject(".ftz needs .f32")
+    if target in _INTEGERS and source in _INTEGERS:
+        return lambda a: _clamp(a, target) if saturated else a.astype(VIEWS[target])
+    if not (integral if target in _INTEGERS else mode):
+        form.reject("it needs a rounding modifier")
+    if target in _INTEGERS:
+        return lambda a: _to_integer(_flushed(stored(a), source, bool(ftz)), source, target, integral)
+    return lambda a: _saturated(_from_integer(a, target, mode), target, bool(saturated))
+
+
+def _float_conversion(form: Form, target: str, source: str, integral: str, mode: str) -> Callable[[Array], Array]:
+    """The function from bits of one floating-point format to bits of another."""
     ftz, saturated = form.take("ftz"), form.take("sat")
     rectified, finite = form.take("relu"), form.take("satfinite")
     if ftz and "f32" not in (target, source):
         form.reject(".ftz needs .f32")
-    if source in _INTEGERS:
-        if target in _INTEGERS:
-            return lambda a: _clamp(a, target) if saturated else a.astype(VIEWS[target])
-        if not mode:
-            form.reject("it needs a rounding modifier")
-        return lambda a: _saturated(_from_integer(a, target, mode), target, bool(saturated))
-    if target in _INTEGERS:
-        if not integral:
-            form.reject("it needs a rounding modifier to an integer")
-        return lambda a: _to_integer(_flushed(stored(a), source, bool(ftz)), source, target, integral)
+    if FORMATS[target].precision < FORMATS[source].precision and not mode:
+        form.reject("it needs a rounding modifier")
+    if _is_copy(source, target, integral or ftz or saturated):
+        storage = storage_of(target)
+        shift = np.dtype(storage).type(16 if source == "bf16" else 0)
+        return lambda a: stored(a).astype(storage) << shift
 
-    def between(a: Array) -> Array:
-        bits = _between(_flushed(stored(a), source, bool(ftz)), source, target, integral, mode, bool(finite))
+    def evaluate(a: Array) -> Array:
+        bits = stored(a)
+        if ftz and source == "f32" and target != "f16":
+            # On the way to f16 the hardware keeps subnormal operands, whatever the modifier.
+            bits = flush(canonical(bits, "f32"), "f32")
+        bits = _between(bits, source, target, integral, mode, bool(finite))
         bits = _saturated(_flushed(bits, target, bool(ftz)), target, bool(saturated))
         return _rectified(bits, target) if rectified else bits
 
-    if target != "tf32" and FORMATS[target].precision < FORMATS[source].precision and not mode:
-        form.reject("it needs a rounding modifier")
-    return between
+    return evaluate
+
+
+def _is_copy(source: str, target: str, changed: str) -> bool:
+    """Whether a conversion copies bits, so that a NaN stays as it is; bf16 is the upper half of f32."""
+    return not changed and (source, target) in (("f32", "f32"), ("f64", "f64"), ("bf16", "f32"))
 
 
 def _flushed(bits: Array, kind: str, ftz: bool) -> Array:
@@ -132,9 +151,11 @@ def _between(bits: Array, source: str, target: str, integral: str, mode: str, fi
     values = widen(bits, source)
     if integral:
         values = np.copysign(_INTEGRAL[integral](values), values)
-    if target == "f64":
-        return canonical(values.view(np.uint64), "f64")
-    return round_to(values, target, mode or "rn", finite=finite)
+    result = values.view(np.uint64) if target == "f64" else round_to(values, target, mode or "rn", finite=finite)
+    # Conversions of f64 keep what they can of a NaN; all others give the one that arithmetic returns.
+    if "f64" in (source, target):
+        return np.where(is_nan(bits, source), convert_nan(bits, source, target), result)
+    return result
 
 
 def _convert_packed(form: Form, target: str, source: str, mode: str) -> ValueOperation:
@@ -173,9 +194,13 @@ def _convert_to_tf32(form: Form) -> ValueOperation:
     if form.take_types() != ("tf32", "f32") or (rectified and mode == "rna") or (finite and mode != "rna"):
         form.reject("the table has no such conversion to .tf32")
 
+    low = np.uint32((1 << 13) - 1)
+
     def evaluate(a: Array) -> Array:
         bits = round_to(widen(a, "f32"), "tf32", mode, finite=bool(finite)) << np.uint32(13)
-        bits = np.where(is_nan(a, "f32"), np.uint32(FORMATS["f32"].nan), bits)
+        # .rna cuts a NaN off like any number, which may make it an infinity; the others return one NaN.
+        nan = a & ~low if mode == "rna" else ~low & np.uint32(FORMATS["f32"].nan)
+        bits = np.where(is_nan(a, "f32"), nan, bits)
         return _rectified(bits, "f32") if rectified else bits
 
     return form.build(evaluate, ("uint32",), ("uint32",))

@@ -21,6 +21,8 @@ from .floats import (
     flush,
     is_nan,
     order_key,
+    propagate,
+    quiet,
     root_to_odd,
     round_to,
     widen,
@@ -87,6 +89,11 @@ _NATIVE: dict[str, Callable[..., Array]] = {
 }
 """Functions of NumPy that round to nearest even in the format of their operands (IEEE 754)."""
 
+_NAN_PRIORITY: dict[str, tuple[int, ...]] = {
+    "add": (1, 0), "sub": (1, 0), "mul": (1, 0), "fma": (1, 2, 0), "div": (0, 1), "rcp": (0,), "sqrt": (0,),
+}  # fmt: skip
+"""Operands of ``f64`` in the order in which the hardware looks for a NaN to return."""
+
 _ONE, _SIGN = np.uint64(0x3FF << 52), np.uint64(1 << 63)
 _LONG: dict[str, Callable[..., Array]] = {
     "add": lambda a, b, mode: exact.apply(exact.add, mode, a, b),
@@ -116,11 +123,14 @@ def arithmetic(operation: str, kind: str, mode: str = "rn", *, ftz: bool = False
         if native:
             view = "float32" if kind == "f32" else "float64"
             result = np.asarray(_NATIVE[operation](*(operand.view(view) for operand in operands)))
-            result = canonical(result.view(storage_of(kind)), kind)
+            result = result.view(storage_of(kind))
         elif kind == "f64":
             result = _LONG[operation](*operands, mode)
         else:
             result = round_to(_VALUES[operation](*(widen(operand, kind) for operand in operands), mode), kind, mode)
+        if kind == "f64":
+            return propagate(result, operands, _NAN_PRIORITY[operation])
+        result = canonical(result, kind)
         return flush(result, kind) if ftz else result
 
     return evaluate
@@ -159,9 +169,11 @@ def extreme(operation: str, kind: str, *, nan: bool = False, xorsign: bool = Fal
             a, b = (operand & operand.dtype.type(number.sign - 1) for operand in (a, b))
         first = order_key(a, kind) < order_key(b, kind)
         result = np.where(first if operation == "min" else ~first, a, b)
-        result = np.where(right, a, np.where(left, b, result))
+        result = np.where(left, b, np.where(right, a, result))
         if xorsign:
             result = result | sign
+        if kind == "f64":
+            return quiet(result)
         return np.where((left | right) if nan else (left & right), a.dtype.type(number.nan), result)
 
     def evaluate(a: Array, *others: Array) -> Array:
@@ -216,7 +228,8 @@ def _extreme(form: Form) -> ValueOperation:
 
 
 def _sign(form: Form) -> ValueOperation:
-    """Abs and neg: the sign bit is cleared or flipped."""
+    """The sign bit is cleared or flipped (abs, neg); a NaN becomes the one that arithmetic returns."""
+    magnitude = form.instruction.opcode == "abs"
     ftz, kind = form.take("ftz"), form.take_type()
     single = kind.removesuffix("x2")
     if ftz and single not in ("f32", "f16"):
@@ -225,9 +238,10 @@ def _sign(form: Form) -> ValueOperation:
 
     def evaluate(a: Array) -> Array:
         bits = flush(a, single) if ftz else a
-        if form.instruction.opcode == "abs":
-            return bits & bits.dtype.type(sign - 1)
-        return bits ^ bits.dtype.type(sign)
+        result = bits & bits.dtype.type(sign - 1) if magnitude else bits ^ bits.dtype.type(sign)
+        if single == "f64":
+            return propagate(result, (a,), (0,))
+        return canonical(result, single)
 
     return _finish(form, kind, evaluate, 1)
 

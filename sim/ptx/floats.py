@@ -102,6 +102,29 @@ def canonical(bits: Array, kind: str) -> Array:
     return np.where(wrong, bits.dtype.type(FORMATS[kind].nan), bits) if wrong.any() else bits
 
 
+def quiet(bits: Array) -> Array:
+    """``float64`` bits with every NaN made quiet; its other bits stay."""
+    return np.where(is_nan(bits, "f64"), bits | np.uint64(1 << 51), bits)
+
+
+def propagate(result: Array, operands: tuple[Array, ...], priority: tuple[int, ...]) -> Array:
+    """``float64`` results as the hardware gives them where an operand is a NaN: the first by priority, made quiet."""
+    result = canonical(result, "f64")
+    for place in reversed(priority):
+        result = np.where(is_nan(operands[place], "f64"), quiet(operands[place]), result)
+    return result
+
+
+def convert_nan(bits: Array, source: str, target: str) -> Array:
+    """Bits of a NaN in another format: the sign and the upper bits of the fraction stay, and it becomes quiet."""
+    old, new = FORMATS[source], FORMATS[target]
+    shift = np.uint64(64 - old.precision)
+    fraction = (bits.astype(np.uint64) & np.uint64((1 << (old.precision - 1)) - 1)) << shift
+    kept = (fraction >> np.uint64(64 - new.precision)) | np.uint64(1 << (new.precision - 2))
+    sign = np.where(bits & bits.dtype.type(old.sign), np.uint64(new.sign), np.uint64(0))
+    return (sign | np.uint64(new.infinite) | kept).astype(new.storage)
+
+
 def order_key(bits: Array, kind: str) -> Array:
     """Integers that sort as the numbers do, with minus zero before plus zero."""
     signed = bits.view(f"int{FORMATS[kind].width}")

@@ -35,7 +35,8 @@ def quotient(a: int, b: int) -> int:
 def field(value: int, position: int, length: int, kind: str) -> int:
     """Bfe, bit by bit, as the PTX ISA defines it."""
     top = int(kind[1:]) - 1
-    position, length = position & 255, length & 255
+    if top < 32:
+        position, length = position & 255, length & 255
     sign = 0 if kind[0] == "u" or length == 0 else value >> min(position + length - 1, top) & 1
     return sum(
         (value >> (position + bit) & 1 if bit < length and position + bit <= top else sign) << bit
@@ -45,7 +46,8 @@ def field(value: int, position: int, length: int, kind: str) -> int:
 
 def insert(value: int, base: int, position: int, length: int, width: int) -> int:
     """Bfi, bit by bit."""
-    position, length = position & 255, length & 255
+    if width == 32:
+        position, length = position & 255, length & 255
     for bit in range(min(length, max(0, width - position))):
         base = base & ~(1 << (position + bit)) | (value >> bit & 1) << (position + bit)
     return base
