@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .findings import WARP
 from .races_clock import Clock
 from .races_cta import CtaClock
 from .races_record import GRANULE, Elements, Ints, Record, expand, join_elements, make_elements
@@ -265,6 +266,9 @@ def _find(judge: Judge, group: Ints, side: npt.NDArray[np.bool_] | None = None) 
             one, two = one[apart], two[apart]
         racing = judge.races(one, two)
         one, two = one[racing], two[racing]
+        # Threads of different warps show a race more plainly than lanes of one.
+        plainest = np.argsort(elements.thread[one] // WARP == elements.thread[two] // WARP, kind="stable")
+        one, two = one[plainest], two[plainest]
         low, high = np.minimum(code[one], code[two]), np.maximum(code[one], code[two])
         _, places = np.unique(low * len(numbers) + high, return_index=True)
         for place in places.tolist():

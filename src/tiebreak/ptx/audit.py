@@ -153,9 +153,9 @@ class _Auditor:
 
     def launches(self) -> Iterable[tuple[str, Prepared]]:
         """Yield every input with every schedule, and its name."""
-        for each in self.inputs:
+        for number, each in enumerate(self.inputs, 1):
             for schedule in self.schedules:
-                name = f"{each.name} ({schedule})" if len(self.schedules) > 1 else each.name
+                name = f"input {number}, {schedule}" if len(self.schedules) > 1 else f"input {number}"
                 yield name, replace(each.prepared, code=self.code, schedule=schedule)
 
     def judge(self, name: str, prepared: Prepared, outputs: bool) -> None:

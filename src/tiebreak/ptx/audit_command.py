@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tiebreak.sim.ptx.findings import describe_location
 
@@ -72,30 +73,32 @@ def seed_random(text: str, draw: int) -> str:
 def print_audit(audit: Audit, console: Console) -> None:
     """Print an audit as a table, and what it rests on."""
     table = Table(title=audit.kernel, title_justify="left")
-    for column in ("PTX line", "instruction", "source", "verdict", "because", "race between", "output without it"):
+    for column in ("PTX line", "instruction", "source", "verdict"):
         table.add_column(column, overflow="fold")
+    table.add_column("because", overflow="fold", ratio=1)
     for verdict in audit.verdicts:
-        table.add_row(*_cells(verdict), style=STYLES[verdict.status])
+        instruction = verdict.edge.instruction
+        cells = (str(instruction.line), instruction.name, describe_location(instruction.location), verdict.status)
+        table.add_row(*map(Text, cells), Text("\n".join(_explain(verdict))), style=STYLES[verdict.status])
     console.print(table)
-    for finding in audit.findings:
-        console.print(str(finding), markup=False, soft_wrap=True)
-    counts = ", ".join(f"{audit.count(status)} {status}" for status in (NEEDED, REDUNDANT, UNREACHED))
-    console.print(f"{counts}; findings in the kernel as it is: {len(audit.findings)}", markup=False)
-    if audit.together is not None:
-        text = f"what is redundant is not so together: {audit.together.place}: {audit.together.missing}"
-        console.print(text, markup=False, soft_wrap=True)
-    tried = f"tried: {'; '.join(audit.inputs)}; schedules: {', '.join(audit.schedules)}"
-    console.print(tried, markup=False, soft_wrap=True)
-    note = "Redundant means that no race appeared on what was tried, one omission at a time; only a proof says more."
-    console.print(note, markup=False, soft_wrap=True)
+    for line in _summarise(audit):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _cells(verdict: Verdict) -> Sequence[str]:
-    instruction = verdict.edge.instruction
-    between = ""
+def _explain(verdict: Verdict) -> Iterator[str]:
+    yield verdict.argument + (f" ({verdict.shown_by})" if verdict.shown_by else "")
     if verdict.witness is not None:
-        between = "\n".join(actor.site for actor in verdict.witness.actors)
-    wrong = f"differs: {', '.join(verdict.wrong)}" if verdict.wrong else ""
-    source = describe_location(instruction.location)
-    argument = f"{verdict.argument} [{verdict.shown_by}]" if verdict.shown_by else verdict.argument
-    return str(instruction.line), instruction.name, source, verdict.status, argument.replace("[", "\\["), between, wrong
+        yield from (f"  {actor.action}, {actor.site}" for actor in verdict.witness.actors)
+    if verdict.wrong:
+        yield f"output differs without it: {'; '.join(verdict.wrong)}"
+
+
+def _summarise(audit: Audit) -> Iterator[str]:
+    yield from map(str, audit.findings)
+    counts = ", ".join(f"{audit.count(status)} {status}" for status in (NEEDED, REDUNDANT, UNREACHED))
+    yield f"{counts}; findings in the kernel as it is: {len(audit.findings)}"
+    if audit.together is not None:
+        yield f"not all that is redundant can go at once: {audit.together.place}: {audit.together.missing}"
+    yield from (f"input {number}: {name}" for number, name in enumerate(audit.inputs, 1))
+    yield f"schedules: {', '.join(audit.schedules)}"
+    yield "Redundant: no race on these inputs, each left out by itself. Only a proof holds for others."
