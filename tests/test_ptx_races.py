@@ -432,6 +432,22 @@ def test_a_cluster_barrier_orders_distributed_shared_memory(joined: bool) -> Non
     assert all("barrier.cluster" in finding.missing for finding in findings)
 
 
+@pytest.mark.parametrize("joined", [False, True])
+def test_shared_memory_ends_with_its_cta(joined: bool) -> None:
+    """PTX ISA, "Shared State Space": the memory of a CTA of the cluster must not be accessed after that CTA exited."""
+    stage = Stage(cta(0, cluster=0), cta(1, cluster=0))
+    stage.read(5, 64, owner=0, at=1)
+    stage.read(5, 64, owner=1, at=1)
+    if joined:
+        stage.detector.join_cluster(stage.positions, stage.line("barrier"))
+    for position in stage.positions:
+        stage.detector.end(position)
+    findings = stage.end()
+    assert [finding.missing for finding in findings] == (
+        [] if joined else ["no barrier.cluster orders it before the end of CTA 0, and of its shared memory"]
+    )
+
+
 def test_shared_memory_of_two_ctas_is_not_the_same() -> None:
     stage = Stage(cta(0), cta(1))
     stage.write(0, owner=0)

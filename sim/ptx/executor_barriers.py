@@ -122,6 +122,8 @@ class CtaBarriers:
         cta, waiting = self._cta, barrier.waiting
         if cta.observer is not None and waiting:
             threads = waiting[0][0].threads
+            # Whose barrier it is, should it be an arrival that completes it.
+            instruction = waiting[0][0].instruction or instruction
             if len(waiting) > 1:
                 threads = np.sort(np.concatenate([group.threads for group, _ in waiting]))
             cta.observer.synchronise(cta.position, threads, instruction, "cta")

@@ -24,11 +24,12 @@ FindingKind = Literal[
 ]
 """What a finding is about.
 
-``race``: conflicting accesses without an edge.  ``uninitialised``: a read of bytes that nothing wrote.
-``out-of-bounds``, ``misaligned``: an address that the instruction may not touch.  ``divergent-barrier``: threads of one
-warp at different barriers.  ``barrier-not-reached``: threads exited or wait elsewhere while others wait at a barrier.
-``warp-mask``: a member mask that misses its caller, or names a lane that does not take part.  ``deadlock``: no thread
-can go on.  ``budget``: more instructions than the caller allowed.  ``trap``: the kernel ended itself.
+``race``: conflicting accesses without an edge, or one to shared memory of a CTA that may have ended.
+``uninitialised``: a read of bytes that nothing wrote. ``out-of-bounds``, ``misaligned``: an address that the
+instruction may not touch. ``divergent-barrier``: threads of one warp at different barriers. ``barrier-not-reached``:
+threads exited or wait elsewhere while others wait at a barrier. ``warp-mask``: a member mask that misses its caller,
+or names a lane that does not take part. ``deadlock``: no thread can go on. ``budget``: more instructions than the
+caller allowed. ``trap``: the kernel ended itself.
 """
 
 WARP = 32
@@ -94,7 +95,7 @@ class Finding:
 
     Attributes:
         kind: What it is about.
-        actors: The threads that it takes: two of a race, the earlier one in the PTX text first; else at least one.
+        actors: The threads that it takes: two of a race, the earlier one in the PTX text first.
         place: Memory, barrier or mask in words: ``shared byte 128``.
         missing: What is missing or broken, in words: ``no bar.sync orders them``.
         replay: Command that shows it again, or an empty string.

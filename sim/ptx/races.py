@@ -10,7 +10,8 @@ Axioms, and where each is enforced:
    ``races_messages``.  What a barrier handed on is part of a later release.
 4. Launches of one rank follow one another: ``races_order``.
 5. Conflicting accesses without an edge race unless morally strong: ``races_rule``.
-6. No access is forgotten while one to come can race with it: ``races_window``.
+6. Shared memory of another CTA is accessed before that CTA ends: ``races_window``.
+7. No access is forgotten while one to come can race with it: ``races_window``.
 
 Values are those of the execution; that a load could see another store is what a
 race says.  Level 1, ``sim.observer``, applies the same axioms to whole programs.
@@ -34,7 +35,7 @@ from .races_cta import CtaClock
 from .races_messages import Messages
 from .races_order import Stream, settle_all
 from .races_record import Record, record_access
-from .races_report import explain
+from .races_report import explain, explain_outliving
 from .races_window import Pair, Window
 
 GLOBAL = -1
@@ -64,6 +65,7 @@ class RaceDetector:
         self._ctas: dict[tuple[int, int, int], CtaClock] = {}
         self._count = 0
         self._clusters: dict[tuple[int, int, int], int] = {}
+        self._ended: dict[tuple[int, int, int], list[tuple[CtaClock, Clock]]] = {}
         self._windows: dict[Hashable, Window] = {GLOBAL: Window(paged=True, crossing=True)}
         self._records: dict[int, dict[Hashable, list[Record]]] = {}
         self._limits: dict[int, int] = {}
@@ -164,8 +166,19 @@ class RaceDetector:
         del self._records[cta.index]
         self._streams[position.rank].end(cta, self._tick())
         self._messages.end(cta)
-        if self._clusters[(position.rank, position.launch, position.cluster)] == 1:
-            self._windows.pop(("shared", position.rank, position.launch, position.cta), None)
+        self._end_in_cluster(cta, (position.rank, position.launch, position.cluster))
+
+    def _end_in_cluster(self, cta: CtaClock, cluster: tuple[int, int, int]) -> None:
+        """Drop the shared memory of a cluster whose CTAs all ended, once no access may have come too late."""
+        ended = self._ended.setdefault(cluster, [])
+        ended.append((cta, join([cta.view.common, *cta.view.used()])))
+        if len(ended) < self._clusters[cluster]:
+            return
+        for each, known in self._ended.pop(cluster):
+            position = each.position
+            window = self._windows.pop(("shared", position.rank, position.launch, position.cta), None)
+            for record, thread in window.outlive(each, known) if window is not None else ():
+                self.report(explain_outliving(record, thread, self._replay))
 
     def report(self, finding: Finding) -> None:
         """The executor found something; the first of each kind at the same instructions is kept."""

@@ -39,6 +39,7 @@ class Record(NamedTuple):
         width: Bytes that each touches.
         element: Bytes of one element of its vector.
         values: What a plain write stores, as in ``Access.values``.
+        owner: CTA whose shared memory it is; -1 for global memory.
     """
 
     view: View
@@ -50,16 +51,23 @@ class Record(NamedTuple):
     width: int
     element: int
     values: tuple[npt.NDArray[np.generic], ...]
+    owner: int
 
 
 def record_access(access: Access, view: View) -> Record:
     """Return the record of an access; registers may change afterwards."""
-    values = tuple(value.copy() for value in access.values)
-    scope = 0 if access.order == "weak" and access.kind != "update" else SCOPES[access.scope or "gpu"]
-    element = access.width // count_elements(access.instruction)
-    writes = access.kind != "read"
-    addresses = access.addresses.copy()
-    return Record(view, access.instruction, writes, scope, access.threads, addresses, access.width, element, values)
+    return Record(
+        view,
+        access.instruction,
+        access.kind != "read",
+        0 if access.order == "weak" and access.kind != "update" else SCOPES[access.scope or "gpu"],
+        access.threads,
+        access.addresses.copy(),
+        access.width,
+        access.width // count_elements(access.instruction),
+        tuple(value.copy() for value in access.values),
+        access.owner,
+    )
 
 
 def count_elements(instruction: Instruction) -> int:

@@ -26,6 +26,15 @@ def explain(pair: Pair, place: Callable[[int], str] | None, replay: str) -> Find
     return Finding("race", actors, f"{where}, {width} bytes", _missing(sides), replay)
 
 
+def explain_outliving(record: Record, thread: int, replay: str) -> Finding:
+    """Return the finding of an access to shared memory of a CTA that may have ended."""
+    address = int(record.addresses[record.threads == thread][0])
+    owner = record.owner
+    missing = f"no barrier.cluster orders it before the end of CTA {owner}, and of its shared memory"
+    place = f"shared byte {address} of CTA {owner}, {record.width} bytes"
+    return Finding("race", (_actor(record, thread),), place, missing, replay)
+
+
 def _actor(record: Record, thread: int) -> Actor:
     cta = record.view.cta
     position = cta.position

@@ -125,6 +125,23 @@ class Window:
             yield from self._judge_across(cta, records, suspects)
         self._keep(cta, records, groups)
 
+    def outlive(self, owner: CtaClock, end: Clock) -> Iterator[tuple[Record, int]]:
+        """Yield accesses of other CTAs, and a thread of each, that ``owner`` did not wait for before it ended.
+
+        Shared memory lives as long as its CTA (PTX ISA, "Shared State Space").
+
+        Args:
+            owner: The CTA whose shared memory this is.
+            end: What its threads knew in the end.
+        """
+        for batch in self._batches:
+            if batch.cta is not owner:
+                for record in batch.records:
+                    stamps = np.full(record.threads.size, record.view.time)
+                    known = end.knows(batch.cta.position.rank, batch.cta.index, record.threads, stamps)
+                    if not known.all():
+                        yield record, int(record.threads[~known][0])
+
     def forget(self, clocks: Sequence[Clock]) -> None:
         """Drop the accesses that all of these clocks, and whoever starts from them, know."""
         self._batches = [batch for batch in self._batches if not all(_knows(clock, batch) for clock in clocks)]
