@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from .floats import each_part, flush, round_to, widen
+from .floating import arithmetic
+from .floats import each_part, flush, is_nan, round_to, widen
 from .form import Array, Entry, Form, ValueOperation, storage_of
 
 
@@ -36,34 +37,63 @@ TANH = _entry("tanh", "9.7.3.22", ("f32",), _APPROX, "relative error 2**-11")
 HALF_TANH = _entry("tanh", "9.7.4.9", _HALVES, _APPROX, "absolute error 2**-10.987, 2**-8 for .bf16")
 HALF_EX2 = _entry("ex2", "9.7.4.10", _HALVES, _APPROX, "relative error 2**-9.9, 2**-7 for .bf16")
 
+_INVERSE_CIRCLE = np.uint32(0x3E22F983)
+"""1 / (2 pi) in f32, by which the hardware multiplies the operand of sin and cos first."""
+
+_LARGE = 2.0**126
+"""Divisor past which div.approx multiplies by zero, for its reciprocal is subnormal."""
+
+
+def _turns(angles: Array) -> Array:
+    """Angles as fractions of a circle, after the one rounding that the hardware makes; then in radians."""
+    bits = round_to(angles, "f32")
+    factor = np.full_like(bits, _INVERSE_CIRCLE)
+    turns = widen(_multiply(bits, factor), "f32")
+    parts = turns - np.rint(turns)
+    return np.where(parts == 0, np.copysign(0.0, angles), parts) * (2 * np.pi)
+
+
+_multiply = arithmetic("mul", "f32", "rz")
+
+
+def _divide(a: Array, b: Array) -> Array:
+    """Quotients of div.approx."""
+    return np.where(np.abs(b) > _LARGE, a * np.copysign(0.0, b), a / b)
+
+
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "div": np.divide,
     "rcp": np.reciprocal,
     "sqrt": np.sqrt,
     "rsqrt": lambda a: np.reciprocal(np.sqrt(a)),
-    "sin": np.sin,
-    "cos": np.cos,
+    "sin": lambda a: np.sin(_turns(a)),
+    "cos": lambda a: np.cos(_turns(a)),
     "lg2": np.log2,
     "ex2": np.exp2,
     "tanh": np.tanh,
 }
 
 
-def _evaluate(opcode: str, kind: str, ftz: bool, *operands: Array) -> Array:
+def _evaluate(compute: Callable[..., Array], kind: str, ftz: bool, *operands: Array) -> Array:
     """The correctly rounded result, in bits."""
     if ftz:
         operands = tuple(flush(operand, kind) for operand in operands)
-    result = round_to(_FUNCTIONS[opcode](*(widen(operand, kind) for operand in operands)), kind)
+    result = round_to(compute(*(widen(operand, kind) for operand in operands)), kind)
     return flush(result, kind) if ftz else result
 
 
 def _resolve(form: Form) -> ValueOperation:
-    form.require("approx", "full")
+    quality = form.require("approx", "full")
     ftz, kind = form.take("ftz"), form.take_type()
     single, storage = kind.removesuffix("x2"), storage_of(kind)
-    function = partial(_evaluate, form.instruction.opcode, single, bool(ftz))
+    compute = _divide if (form.entry, quality) == (DIV, "approx") else _FUNCTIONS[form.instruction.opcode]
+    function = partial(_evaluate, compute, single, bool(ftz))
     count = 2 if form.entry is DIV else 1
     return form.build(each_part(function, kind) if kind.endswith("x2") else function, (storage,) * count, (storage,))
+
+
+_LONG_NAN = np.uint64(0x7FFFFFFF << 32)
+"""The NaN that reciprocals of f64 return."""
 
 
 def _resolve_long(form: Form) -> ValueOperation:
@@ -76,7 +106,8 @@ def _resolve_long(form: Form) -> ValueOperation:
     def evaluate(a: Array) -> Array:
         upper = np.uint64(0xFFFFFFFF00000000)
         values = flush(a & upper, "f64").view(np.float64)
-        return flush(_FUNCTIONS[opcode](values).view(np.uint64) & upper, "f64")
+        result = flush(_FUNCTIONS[opcode](values).view(np.uint64) & upper, "f64")
+        return np.where(np.isnan(values) | is_nan(result, "f64"), _LONG_NAN, result)
 
     return form.build(evaluate, ("uint64",), ("uint64",))
 

@@ -57,7 +57,8 @@ def _replay(path: Path, wanted: tuple[str, ...]) -> int:
         replayed += 1
         expected, got = vectors.results[case.name], run_on_machine(case)
         if case.approximate:
-            print(f"{case.text} is within {measure_error(case, expected, got)} units in the last place")
+            error = measure_error(case, expected, got)
+            print(f"{case.text} is within {error.units} units in the last place, {error.scaled:.3g}")
             continue
         mismatches = compare(case, expected, got)
         wrong += bool(mismatches)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tiebreak.sim.ptx.executor import execute
+from tiebreak.sim.ptx.floats import FORMATS, widen
 from tiebreak.sim.ptx.parser import parse
 
 from .case import SOURCE_NAMES, Case
@@ -77,19 +79,39 @@ def compare(case: Case, expected: Results, got: Results) -> list[Mismatch]:
     return mismatches
 
 
-def measure_error(case: Case, expected: Results, got: Results) -> int:
-    """Largest difference in units in the last place of an approximate case; a NaN on one side only is the largest."""
-    difference = 0
-    for kind, wanted, found in zip(case.destinations, expected, got, strict=True):
-        width = 8 * case.widths[0]
-        part = 16 if kind.endswith("x2") else width
-        for shift in range(0, width, part):
-            left, right = (_order(words >> np.uint64(shift), part) for words in (wanted, found))
-            difference = max(difference, int(np.abs(left - right).max()))
-    return difference
+@dataclass(frozen=True)
+class Error:
+    """How far the results of an approximate case are from the device's.
+
+    Attributes:
+        units: Largest difference in units in the last place; of the upper 32 bits for ``f64``.
+        scaled: Largest difference of numbers, as a part of those above 1; infinite if one side is a NaN or an infinity
+            and the other is not.
+    """
+
+    units: int
+    scaled: float
 
 
-def _order(words: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.object_]:
+def measure_error(case: Case, expected: Results, got: Results) -> Error:
+    """Error of a case with one destination, each part of a packed one by itself."""
+    (kind,) = case.destinations
+    single = kind.removesuffix("x2")
+    number = FORMATS[single]
+    units, scaled = 0, 0.0
+    for shift in range(0, 32 if kind != single else 1, 16):
+        wanted, found = ((words >> np.uint64(shift)).astype(number.storage) for words in (expected[0], got[0]))
+        step = 32 if single == "f64" else 0
+        distance = np.abs(_order(wanted, number.width) - _order(found, number.width)) >> step
+        left, right = widen(wanted, single), widen(found, single)
+        with np.errstate(invalid="ignore"):
+            difference = np.where(wanted == found, 0.0, np.abs(left - right) / np.maximum(1.0, np.abs(left)))
+        units = max(units, int(distance.max()))
+        scaled = max(scaled, float(np.where(np.isnan(difference), np.inf, difference).max()))
+    return Error(units, scaled)
+
+
+def _order(words: npt.NDArray[np.unsignedinteger[Any]], width: int) -> npt.NDArray[np.object_]:
     """Integers that are as far apart as numbers are in units in the last place."""
     sign = 1 << (width - 1)
     return np.array([-(bits & (sign - 1)) if bits & sign else bits & (sign - 1) for bits in map(int, words)], object)
