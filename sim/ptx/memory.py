@@ -66,7 +66,8 @@ class Region:
         self._missing_views: dict[tuple[Any, int], Array] = {}
         if not initialised:
             extent = self.end - self.start
-            self.missing = np.ones(extent + -extent % ALIGNMENT, np.uint8)
+            self.missing = np.zeros(extent + -extent % ALIGNMENT, np.uint8)
+            self.missing[base - self.start : extent] = 1
 
     def view(self, dtype: Any, count: int = 1) -> Array:
         """Return the memory from ``start`` on as elements, or as rows of ``count`` elements."""

@@ -43,10 +43,11 @@ class GlobalMemory:
         Raises:
             InputError: Not a CPU tensor, or it overlaps other memory that does not hold all of it.
         """
-        pointer, size, owner, writable = _extent(value, name, exact)
+        pointer, size, owner, writable = _extent(value, name, exact=True)
         known = self.find(pointer)
         if known is not None and pointer + size <= known.end:
             return known
+        pointer, size, owner, writable = _extent(value, name, exact=exact)
         region = Region(name, pointer, size, base=pointer, owner=owner, initialised=initialised, writable=writable)
         if size:
             self.add(region)
@@ -120,7 +121,7 @@ class GlobalMemory:
         return groups, -1
 
 
-def _extent(value: torch.Tensor | npt.NDArray[Any], name: str, exact: bool) -> tuple[int, int, object, bool]:
+def _extent(value: torch.Tensor | npt.NDArray[Any], name: str, *, exact: bool) -> tuple[int, int, object, bool]:
     """Return the first address, size, owner and writability of the memory behind a tensor or an array."""
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu":
