@@ -307,3 +307,25 @@ def test_a_loop_without_an_end_meets_at_the_exit() -> None:
 def test_text_that_leads_nowhere(body: str) -> None:
     with pytest.raises(PtxSyntaxError):
         find_program(read_kernel(body))
+
+
+def test_inline_assembly_keeps_the_position_before_it():
+    text = """.version 9.4
+.target sm_90
+.address_size 64
+.visible .entry f(.param .u64 p)
+{
+    .reg .b64 %rd<3>;
+    .loc 1 16 30
+    // begin inline asm
+    mov.b64 %rd1, 0;
+    .loc 1 17 30
+    ld.global.b64 %rd1, [%rd2];
+    // end inline asm
+    .loc 1 20 1
+    ret;
+}
+.file 1 "a.py"
+"""
+    body = parse(text).kernels["f"].body
+    assert [(each.location.line, each.line) for each in body] == [(16, 9), (16, 11), (20, 14)]

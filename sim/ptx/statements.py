@@ -16,6 +16,8 @@ from ...errors import PtxSyntaxError
 Kind = Literal["label", "instruction", "brace", "directive"]
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_INLINE = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
+_LOC_LINE = re.compile(r"^[ \t]*\.loc\b[^\n]*", re.MULTILINE)
 _BODY = re.compile(
     r"""\s*(?:
       (?P<label> [A-Za-z_$%][\w$]* ) \s* : (?!:)
@@ -58,6 +60,8 @@ class Source:
     def __init__(self, text: str, name: str) -> None:
         self.name = name
         self._original = text.split("\n")
+        # In inline assembly LLVM adds the line of the assembly to that of the source; the position before it holds.
+        text = _INLINE.sub(lambda found: _LOC_LINE.sub("", found[0]), text)
         self.text = _COMMENT.sub(lambda found: found[1] or "\n" * found[0].count("\n") or " ", text)
 
     def line(self, position: int) -> int:
