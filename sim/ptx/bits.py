@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .form import VIEWS, Array, Entry, Form, ValueOperation, storage_of, stored
+from .module import Immediate
 
 _BITS = ("pred", "b16", "b32", "b64")
 _WIDE = ("u32", "s32", "u64", "s64")
@@ -95,9 +96,8 @@ def _lookup(form: Form) -> ValueOperation:
 def shift_left(values: Array, amounts: Array) -> Array:
     """Left shift of unsigned values; 0 for amounts past the width."""
     width = 8 * values.dtype.itemsize
-    return np.where(amounts < width, values << np.minimum(amounts, width - 1).astype(values.dtype), 0).astype(
-        values.dtype
-    )
+    within = (amounts < width).astype(values.dtype)
+    return (values << (amounts & amounts.dtype.type(width - 1)).astype(values.dtype)) * within
 
 
 def shift_right(values: Array, amounts: Array) -> Array:
@@ -137,6 +137,14 @@ def smear(values: Array) -> Array:
     for shift in (1, 2, 4, 8, 16, 32)[: 5 if values.dtype.itemsize == 4 else 6]:
         values = values | (values >> values.dtype.type(shift))
     return values
+
+
+def count_leading_zeros(values: Array) -> Array:
+    """Zeros above the highest set bit."""
+    if values.dtype.itemsize == 4:
+        # The exponent of a float64, which holds every such integer.
+        return (32 - np.frexp(values.astype(np.float64))[1]).astype(np.uint32)
+    return np.uint32(64) - count_bits(smear(values))
 
 
 def _count(function: Callable[[Array], Array]) -> Callable[[Form], ValueOperation]:
@@ -219,7 +227,19 @@ def _extract(form: Form) -> ValueOperation:
         above = np.minimum(length, np.maximum(top + 1 - position, 0))
         return np.where(negative, field | ~_field_mask(above * 0, above, storage), field)
 
+    if all(isinstance(operand, Immediate) for operand in form.source_operands[1:]):
+        constant = _extract_constant(form.static(1), form.static(2), top + 1)
+        if constant is not None:
+            evaluate = constant
     return form.build(evaluate, (view, "uint32", "uint32"), (storage,))
+
+
+def _extract_constant(position: int, length: int, width: int) -> Callable[..., Array] | None:
+    """The two shifts that bfe is for a field within the word, or None for another field."""
+    if position < 0 or length < 1 or position + length > width:
+        return None
+    left, right = width - length - position, width - length
+    return lambda a, _b, _c: stored((a << a.dtype.type(left)) >> a.dtype.type(right))
 
 
 def _insert(form: Form) -> ValueOperation:
@@ -272,6 +292,9 @@ def _permute(form: Form) -> ValueOperation:
     form.take_type()
     mode = form.take(*_SELECTIONS)
     selections = np.array(_SELECTIONS[mode], np.uint32) if mode else None
+    if selections is None and isinstance(form.source_operands[2], Immediate):
+        nibbles = tuple(form.static(2) >> (4 * byte) & 15 for byte in range(4))
+        return form.build(_permute_constant(nibbles), ("uint32",) * 3, ("uint32",))
 
     def evaluate(a: Array, b: Array, c: Array) -> Array:
         both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
@@ -290,6 +313,21 @@ def _permute(form: Form) -> ValueOperation:
     return form.build(evaluate, ("uint32",) * 3, ("uint32",))
 
 
+def _permute_constant(nibbles: tuple[int, ...]) -> Callable[..., Array]:
+    """Prmt whose selector is known."""
+
+    def evaluate(a: Array, b: Array, _c: Array) -> Array:
+        result: Any = np.uint32(0)
+        for byte, nibble in enumerate(nibbles):
+            value = ((b if nibble & 4 else a) >> np.uint32(8 * (nibble & 3))) & np.uint32(255)
+            if nibble & 8:
+                value = (value >> np.uint32(7)) * np.uint32(255)
+            result = result | (value << np.uint32(8 * byte))
+        return np.asarray(result, np.uint32)
+
+    return evaluate
+
+
 RULES: dict[Entry, Callable[[Form], ValueOperation]] = {
     AND: _logic(np.bitwise_and, 2),
     OR: _logic(np.bitwise_or, 2),
@@ -301,7 +339,7 @@ RULES: dict[Entry, Callable[[Form], ValueOperation]] = {
     SHL: _shift,
     SHR: _shift,
     POPC: _count(count_bits),
-    CLZ: _count(lambda a: np.uint32(8 * a.dtype.itemsize) - count_bits(smear(a))),
+    CLZ: _count(count_leading_zeros),
     BFIND: _find_highest,
     FNS: _find_nth,
     BREV: _reverse,

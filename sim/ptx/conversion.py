@@ -35,7 +35,7 @@ def _convert(form: Form) -> ValueOperation:
     wrote = form.storage(form.destination_operands[0]) or _register(target)
 
     def evaluate(a: Array) -> Array:
-        return _extend(function(a.astype(storage_of(source)).view(VIEWS[source])), target, wrote)
+        return _extend(function(a.astype(storage_of(source), copy=False).view(VIEWS[source])), target, wrote)
 
     return form.build(evaluate, (read,), (wrote,), any_width=True)
 
@@ -48,8 +48,8 @@ def _register(kind: str) -> str:
 def _extend(values: Array, kind: str, storage: str) -> Array:
     """Results in a register that may be wider than they are: by the sign, or by zeros."""
     if kind[0] == "s":
-        return stored(values.astype(storage.replace("u", "")))
-    return stored(values).astype(storage)
+        return stored(values.astype(storage.replace("u", ""), copy=False))
+    return stored(values).astype(storage, copy=False)
 
 
 def _conversion(form: Form, target: str, source: str, integral: str, mode: str) -> Callable[[Array], Array]:
@@ -124,6 +124,8 @@ def _from_integer(values: Array, kind: str, mode: str) -> Array:
         if mode == "rn" or values.dtype.itemsize < 8:
             return values.astype(np.float64).view(np.uint64)
         return exact.apply_to_integers(values, mode)
+    if kind == "f32" and mode == "rn":
+        return values.astype(np.float32).view(np.uint32)
     if values.dtype.itemsize < 8:
         return round_to(values.astype(np.float64), kind, mode)
     # Odd rounding to 53 bits: what is below them becomes one set bit.
@@ -148,6 +150,8 @@ def _to_integer(bits: Array, source: str, kind: str, integral: str) -> Array:
 
 def _between(bits: Array, source: str, target: str, integral: str, mode: str, finite: bool) -> Array:
     """Bits in one floating-point format of bits in another."""
+    if (source, target, mode, finite) == ("f32", "bf16", "rn", False):
+        return _cut_to_brain_float(bits)
     values = widen(bits, source)
     if integral:
         values = np.copysign(_INTEGRAL[integral](values), values)
@@ -156,6 +160,13 @@ def _between(bits: Array, source: str, target: str, integral: str, mode: str, fi
     if "f64" in (source, target):
         return np.where(is_nan(bits, source), convert_nan(bits, source, target), result)
     return result
+
+
+def _cut_to_brain_float(bits: Array) -> Array:
+    """The upper half of f32, rounded to nearest even."""
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = ((bits + (odd + np.uint32(0x7FFF))) >> np.uint32(16)).astype(np.uint16)
+    return np.where(is_nan(bits, "f32"), np.uint16(FORMATS["bf16"].nan), rounded)
 
 
 def _convert_packed(form: Form, target: str, source: str, mode: str) -> ValueOperation:
@@ -167,7 +178,10 @@ def _convert_packed(form: Form, target: str, source: str, mode: str) -> ValueOpe
     width = FORMATS[part].width
 
     def narrow(bits: Array, kind: str) -> Array:
-        result = round_to(widen(bits, kind), part, mode, finite=bool(finite))
+        if (kind, part, mode, finite) == ("f32", "bf16", "rn", ""):
+            result = _cut_to_brain_float(bits)
+        else:
+            result = round_to(widen(bits, kind), part, mode, finite=bool(finite))
         return (_rectified(result, part) if rectified else result).astype(storage)
 
     def join(upper: Array, lower: Array) -> Array:

@@ -116,6 +116,7 @@ def arithmetic(operation: str, kind: str, mode: str = "rn", *, ftz: bool = False
         ftz: Whether subnormal operands and results are replaced by zeros of their sign.
     """
     native = kind in _FLOATS and mode == "rn" and operation in _NATIVE
+    fused = (operation, kind, mode) == ("fma", "f32", "rn")
 
     def evaluate(*operands: Array) -> Array:
         if ftz:
@@ -124,6 +125,8 @@ def arithmetic(operation: str, kind: str, mode: str = "rn", *, ftz: bool = False
             view = "float32" if kind == "f32" else "float64"
             result = np.asarray(_NATIVE[operation](*(operand.view(view) for operand in operands)))
             result = result.view(storage_of(kind))
+        elif fused:
+            result = _fuse(*operands)
         elif kind == "f64":
             result = _LONG[operation](*operands, mode)
         else:
@@ -136,10 +139,42 @@ def arithmetic(operation: str, kind: str, mode: str = "rn", *, ftz: bool = False
     return evaluate
 
 
+def _fuse(a: Array, b: Array, c: Array) -> Array:
+    """Fused multiply-add of f32, to nearest even.
+
+    The product is exact in ``float64``.  Rounding the sum twice is only wrong if the first rounding made a tie, or if
+    the result is subnormal; then all of it is done again with rounding to odd.
+    """
+    left, right, addend = (operand.view(np.float32).astype(np.float64) for operand in (a, b, c))
+    total = left * right + addend
+    result = total.astype(np.float32)
+    tied = (total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == np.uint64(0x10000000)
+    if (tied | (np.abs(result) <= np.finfo(np.float32).tiny)).any():
+        return round_to(_add_values(left * right, addend, "rn"), "f32")
+    return canonical(result.view(np.uint32), "f32")
+
+
+def _pick_singles(operation: str) -> Arithmetic:
+    """Smaller or larger of two f32, numbers before NaNs."""
+    compare, join = (np.fmin, np.bitwise_or) if operation == "min" else (np.fmax, np.bitwise_and)
+
+    def evaluate(a: Array, b: Array) -> Array:
+        left, right = a.view(np.float32), b.view(np.float32)
+        result = np.asarray(compare(left, right)).view(np.uint32)
+        # Equal numbers have equal bits, but for zeros of two signs.
+        return canonical(np.where(left == right, join(a, b), result), "f32")
+
+    return evaluate
+
+
 def saturate(bits: Array, kind: str) -> Array:
     """Values clamped to 0.0 .. 1.0; a NaN and minus zero become plus zero."""
     number = FORMATS[kind]
     one = bits.dtype.type(number.bias << (number.precision - 1))
+    if kind == "f32":
+        values = np.fmax(bits.view(np.float32), np.float32(0))
+        # fmax takes plus or minus zero of two zeros, and zero for a NaN.
+        return np.minimum(values, np.float32(1)).view(np.uint32) & np.uint32(number.sign - 1)
     return np.where(is_nan(bits, kind) | (bits & bits.dtype.type(number.sign) != 0), 0, np.minimum(bits, one)).astype(
         bits.dtype
     )
@@ -161,6 +196,8 @@ def extreme(operation: str, kind: str, *, nan: bool = False, xorsign: bool = Fal
         xorsign: Whether magnitudes are compared and the result gets the exclusive or of the signs.
     """
     number = FORMATS[kind]
+    if (kind, nan, xorsign) == ("f32", False, False):
+        return _in_turn(_pick_singles(operation))
 
     def pick(a: Array, b: Array) -> Array:
         sign = (a ^ b) & a.dtype.type(number.sign)
@@ -175,6 +212,12 @@ def extreme(operation: str, kind: str, *, nan: bool = False, xorsign: bool = Fal
         if kind == "f64":
             return quiet(result)
         return np.where((left | right) if nan else (left & right), a.dtype.type(number.nan), result)
+
+    return _in_turn(pick)
+
+
+def _in_turn(pick: Arithmetic) -> Arithmetic:
+    """Apply a function of two operands to two or more."""
 
     def evaluate(a: Array, *others: Array) -> Array:
         for other in others:

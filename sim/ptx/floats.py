@@ -61,6 +61,8 @@ FORMATS = {
 }
 """Formats by PTX type."""
 
+_NATIVE = {"f32": "float32", "f64": "float64"}
+
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 """To nearest even, toward zero, toward minus infinity, toward plus infinity."""
 
@@ -85,6 +87,8 @@ def widen(bits: Array, kind: str) -> Array:
 
 def is_nan(bits: Array, kind: str) -> Array:
     """Where bits of a format with infinities are a NaN."""
+    if kind in _NATIVE:
+        return np.isnan(bits.view(_NATIVE[kind]))
     form = FORMATS[kind]
     return (bits & bits.dtype.type(form.sign - 1)) > bits.dtype.type(form.infinite)
 
@@ -187,6 +191,10 @@ def round_to(values: Array, kind: str, mode: str = "rn", *, finite: bool = False
         finite: Whether values past the largest finite one become that one (``.satfinite``).
     """
     form = FORMATS[kind]
+    if mode == "rn" and not finite and kind in ("f16", "f32"):
+        # NumPy's own conversion rounds to nearest even, once.
+        narrow = np.ascontiguousarray(values).astype(f"float{form.width}")
+        return canonical(narrow.view(form.storage), kind)
     bits = np.ascontiguousarray(values).view(np.uint64)
     negative = (bits >> np.uint64(63)).astype(np.bool_)
     field = ((bits >> np.uint64(52)) & np.uint64(0x7FF)).astype(np.int64)
