@@ -1,0 +1,323 @@
+"""Exploring a program: all classes of its executions, or as many as there is time for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tiebreak.errors import InputError
+
+from .execution import Execution, decode
+from .history import Histories
+from .layout import (
+    AT_LOCATIONS,
+    AT_THREADS,
+    BLOCKED,
+    CAPACITY,
+    CHOICES,
+    COMPLETE,
+    CUT_SHORT,
+    DONE,
+    FAILED_THREAD,
+    FAIR,
+    FENCES,
+    FRAME,
+    FRAMES,
+    FULL,
+    HEADER,
+    LAPSED,
+    LAST,
+    LEAF,
+    MISS_ID,
+    MISS_KIND,
+    MISS_VALUE,
+    MISSING,
+    MODEL,
+    OFFERED,
+    PAUSED,
+    REJECTED,
+    SHARD,
+    SHARDS,
+    SIZE,
+    SPLIT,
+    STATE_NOW,
+    STEPS,
+    STUCK,
+    TAKEN,
+    THREAD_RECORD,
+    TOP,
+    UNSTABLE,
+    UNSTABLE_AT,
+    VERDICT,
+    Shape,
+    double,
+    make_memory,
+    move,
+)
+from .models import find_model
+from .program import Program, UnsupportedOperationError
+from .search import search
+from .verdicts import Conclusion, Verdict
+
+Check = Callable[[Execution], str | None]
+"""A property of complete executions; says what is wrong, or None."""
+
+CHUNK = 20_000
+"""Steps of the search between two looks at the clock."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to explore.
+
+    Attributes:
+        model: Memory model, see ``models``.
+        merge_awaits: Whether all values that end a wait are one class; else
+            each is a class of its own.
+        fair: Whether to look for waits that a later value can starve.
+        steps: Blocks of operations after which a thread is cut short.
+        shard, shards: Which part of how many to explore; their counts add up.
+        split: Decisions after which the parts begin.
+        distinct: Whether to compare every class with those before, for tests.
+        stop: Whether to end at the first failure.
+    """
+
+    model: str = "sc"
+    merge_awaits: bool = False
+    fair: bool = True
+    steps: int = 100_000
+    shard: int = 0
+    shards: int = 1
+    split: int = 6
+    distinct: bool = False
+    stop: bool = True
+
+    def __post_init__(self) -> None:
+        find_model(self.model)
+        if not 0 <= self.shard < self.shards:
+            raise InputError("shard", value=self.shard, limit=f"from 0 to {self.shards - 1}")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An execution that breaks a property.
+
+    Attributes:
+        property: ``assertion``, ``progress`` or ``check``.
+        message: What is wrong.
+        execution: Where.
+    """
+
+    property: str
+    message: str
+    execution: Execution
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What an exploration counted.
+
+    Attributes:
+        complete: Classes in which every thread ends.
+        stuck: Classes in which a thread waits for ever.
+        cut: Classes in which a thread was cut short.
+        blocked: Executions that were explored and led to no class.
+        redundant: Classes that had been seen before, where that is compared.
+        rejected: Steps that the model forbids, taken back at once.
+        steps: Steps of the search.
+        runs: Times that a thread of the program was run.
+        seconds: Time it took.
+    """
+
+    complete: int
+    stuck: int
+    cut: int
+    blocked: int
+    redundant: int
+    rejected: int
+    steps: int
+    runs: int
+    seconds: float
+
+
+@dataclass
+class Exploration:
+    """An exploration that can be continued.
+
+    Args:
+        program: What to explore.
+        options: How.
+        check: Property of complete executions.
+        visit: Called with every complete execution.
+    """
+
+    program: Program
+    options: Options = field(default_factory=Options)
+    check: Check | None = None
+    visit: Callable[[Execution], None] | None = None
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+    unsupported: str = ""
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self._seen: set[Hashable] = set()
+        self._redundant = 0
+        self.histories = Histories(self.program, self.options.steps, self.options.merge_awaits)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Put the search at its beginning."""
+        self._shape = Shape(len(self.program.threads))
+        while self.histories.tables.locations.shape[1] > self._shape.locations:
+            self._shape = double(self._shape, "locations")
+        memory = self._memory = make_memory(self._shape)
+        self._shares = np.zeros(self._shape.frames + 1)
+        self._shares[0] = 1.0
+        for index, state in enumerate(self.histories.tables.places[0]):
+            thread = HEADER + memory[AT_THREADS] + THREAD_RECORD * index
+            memory[thread + STATE_NOW], memory[thread + LAST] = state, -1
+        start = HEADER + memory[AT_LOCATIONS]
+        memory[start : start + self._shape.locations] = -1
+        memory[HEADER + TAKEN] = -1
+        memory[UNSTABLE_AT] = -1
+        memory[FENCES] = 1
+        options = self.options
+        memory[MODEL], memory[FAIR] = find_model(options.model).code, options.fair
+        memory[SHARD], memory[SHARDS], memory[SPLIT] = options.shard, options.shards, options.split
+        self._seen.clear()
+        self._redundant = 0
+        self.failures.clear()
+
+    @property
+    def counts(self) -> Counts:
+        """What was counted so far."""
+        m = self._memory
+        return Counts(
+            complete=int(m[COMPLETE]), stuck=int(m[STUCK] + m[LAPSED]), cut=int(m[CUT_SHORT]), blocked=int(m[BLOCKED]),
+            redundant=self._redundant, rejected=int(m[REJECTED]), steps=int(m[STEPS]), runs=self.histories.runs,
+            seconds=self.seconds,
+        )  # fmt: skip
+
+    @property
+    def progress(self) -> float:
+        """Part of the search that is done, every choice taken to weigh the same."""
+        return float(self._shares[-1])
+
+    @property
+    def estimate(self) -> float:
+        """Classes that there are in all, as far as can be told."""
+        counts = self.counts
+        seen = counts.complete + counts.stuck + counts.cut
+        return seen / self.progress if self.progress > 0 else float("nan")
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What follows."""
+        if self.failures:
+            return Conclusion(Verdict.FAILED, self.failures[0].property)
+        if self.unsupported:
+            return Conclusion(Verdict.UNSUPPORTED, self.unsupported)
+        if not self.finished:
+            return Conclusion(Verdict.UNKNOWN, f"interrupted at {self.progress:.1%}")
+        if self.options.shards > 1:
+            return Conclusion(Verdict.UNKNOWN, f"shard {self.options.shard} of {self.options.shards} only")
+        if self._memory[CUT_SHORT]:
+            return Conclusion(Verdict.BOUNDED, str(self.options.steps))
+        return Conclusion(Verdict.PROVED)
+
+    def run(self, seconds: float = float("inf"), pause: Callable[[], bool] = lambda: False) -> Conclusion:
+        """Go on until the end, the first failure, the time limit, or until ``pause`` says so."""
+        start, before = time.perf_counter(), self.seconds
+        try:
+            while not self.finished:
+                self.seconds = before + time.perf_counter() - start
+                if self.seconds - before >= seconds or pause():
+                    break
+                self._advance()
+        except UnsupportedOperationError as error:
+            self.unsupported = error.what
+        self.seconds = before + time.perf_counter() - start
+        return self.conclusion
+
+    def _advance(self) -> None:
+        """Let the compiled search run, and give it what it asks for."""
+        memory = self._memory
+        report = self.options.distinct or self.check is not None or self.visit is not None
+        status = search(self.histories.tables, memory, self._shares, CHUNK, report)
+        if status == DONE:
+            self.finished = True
+        elif status == MISSING:
+            self.histories.resolve(int(memory[MISS_KIND]), int(memory[MISS_ID]), int(memory[MISS_VALUE]))
+        elif status == FULL:
+            self._grow()
+        elif status == UNSTABLE:
+            self.histories.distinguish(int(memory[UNSTABLE_AT]))
+            self._begin()
+        elif status == FAILED_THREAD:
+            self._fail_thread()
+        elif status == LEAF:
+            self._judge(decode(memory, int(memory[TOP]) + 1, self.histories))
+        else:
+            assert status == PAUSED
+        if self.failures and self.options.stop:
+            self.finished = True
+
+    def _fail_thread(self) -> None:
+        """A thread asserted something in vain."""
+        execution = decode(self._memory, int(self._memory[TOP]) + 1, self.histories)
+        message = next(state.failure for state in execution.states if state.failure)
+        self.failures.append(Failure("assertion", message, execution))
+
+    def _judge(self, execution: Execution) -> None:
+        """Judge a class."""
+        if self.options.distinct and self._memory[VERDICT] != LAPSED:
+            self._redundant += execution.key in self._seen
+            self._seen.add(execution.key)
+        if self._memory[VERDICT] in (STUCK, LAPSED):
+            self.failures.append(Failure("progress", _describe_waits(execution), execution))
+        if self._memory[VERDICT] != COMPLETE:
+            return
+        if self.visit is not None:
+            self.visit(execution)
+        message = self.check(execution) if self.check is not None else None
+        if message is not None:
+            self.failures.append(Failure("check", message, execution))
+
+    def _grow(self) -> None:
+        """Make room where there is none."""
+        old, memory = self._shape, self._memory
+        frame = HEADER + int(memory[TOP]) * int(memory[FRAME])
+        while self.histories.tables.locations.shape[1] > self._shape.locations:
+            self._shape = double(self._shape, "locations")
+        if memory[TOP] + 2 >= memory[FRAMES]:
+            self._shape = double(self._shape, "frames")
+            self._shares = np.concatenate([self._shares[:-1], np.zeros(old.frames), self._shares[-1:]])
+        if memory[frame + SIZE] + 2 >= memory[CAPACITY]:
+            self._shape = double(self._shape, "events")
+        if memory[frame + OFFERED] > memory[CHOICES]:
+            self._shape = double(self._shape, "choices")
+        self._memory = move(memory, old, self._shape)
+
+
+def _describe_waits(execution: Execution) -> str:
+    """Who waits for what."""
+    waits = []
+    for thread, state in enumerate(execution.states):
+        for operation in state.operations:
+            waits.append(f"thread {thread} at {operation}")
+    return "waits for ever: " + "; ".join(waits)
+
+
+def explore(program: Program, options: Options | None = None, check: Check | None = None) -> Exploration:
+    """Explore a program to the end or to the first failure.
+
+    Raises:
+        InputError: An option or an operation has a wrong value.
+    """
+    exploration = Exploration(program, options or Options(), check)
+    exploration.run()
+    return exploration

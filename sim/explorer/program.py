@@ -1,0 +1,68 @@
+"""Programs: threads that issue operations, and where each of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiebreak.errors import InputError, TiebreakError
+
+from .operations import Lanes, Location, Operation, Value
+
+MAXIMUM_LANES = 62
+"""Operations that may be unordered at once: their states are bits of one word."""
+
+Body = Callable[[], Generator[Operation | Lanes, Any, Any]]
+"""A thread: yields operations, is sent what each of them read (a tuple for lanes), and returns its result."""
+
+
+class UnsupportedOperationError(TiebreakError):
+    """Raised by a thread's body at an operation that the explorer has no meaning for."""
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One thread.
+
+    Attributes:
+        body: Makes a fresh run of the thread.  Deterministic: what it yields
+            next depends only on the values that it was sent.
+        name: For people.
+        cta: CTA on its GPU.
+        gpu: GPU, which is a rank's device.
+    """
+
+    body: Body
+    name: str = ""
+    cta: int = 0
+    gpu: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """Threads over one memory.
+
+    Attributes:
+        threads: At least one.
+        initial: Values that locations start with; 0 where none is named.
+        name: For people.
+    """
+
+    threads: tuple[Thread, ...]
+    initial: Mapping[Location, Value] = field(default_factory=dict)
+    name: str = "program"
+
+    def __post_init__(self) -> None:
+        if not self.threads:
+            raise InputError("threads", value=self.threads, limit="a program has at least one")
+
+    def initial_value(self, location: Location) -> Value:
+        """Value of a location before anybody writes it."""
+        return self.initial.get(location, 0)
+
+
+def parallel(name: str, *bodies: Body, initial: Mapping[Location, Value] | None = None) -> Program:
+    """A program whose threads run on a GPU each."""
+    threads = tuple(Thread(body, f"T{index}", gpu=index) for index, body in enumerate(bodies))
+    return Program(threads, initial or {}, name)

@@ -1,0 +1,1 @@
+"""Exploring programs and kernels from the command line, and the counts that explorations are held to."""
