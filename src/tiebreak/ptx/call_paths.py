@@ -34,11 +34,14 @@ class CallPaths:
 
     Args:
         inside: Tells whether a file belongs to the kernel's code.
+
+    Attributes:
+        numbers: Number of each path: calls around an operation, innermost first.
     """
 
     def __init__(self, inside: Callable[[str], bool]) -> None:
         self._inside = inside
-        self._numbers: dict[tuple[Call, ...], int] = {}
+        self.numbers: dict[tuple[Call, ...], int] = {}
         self._locations: dict[int, Any] = {}
 
     @contextmanager
@@ -51,7 +54,7 @@ class CallPaths:
             calls = self._find_calls(sys._getframe(1))
             if location is None or not calls:
                 return location
-            number = self._numbers.setdefault(calls, len(self._numbers) + 1)
+            number = self.numbers.setdefault(calls, len(self.numbers) + 1)
             return ir.Location.callsite(location, [ir.Location.file("calls", number, MARK)])
 
         with loc_transform(extend):
@@ -93,7 +96,7 @@ class CallPaths:
     def _list_paths(self) -> dict[int, tuple[Call, ...]]:
         """Paths by number, without what all have in common: the host code that launches the kernel."""
         shared = 0
-        longest = min(map(len, self._numbers), default=0)
-        while shared < longest and len({path[-1 - shared] for path in self._numbers}) == 1:
+        longest = min(map(len, self.numbers), default=0)
+        while shared < longest and len({path[-1 - shared] for path in self.numbers}) == 1:
             shared += 1
-        return {number: path[: len(path) - shared] for path, number in self._numbers.items()}
+        return {number: path[: len(path) - shared] for path, number in self.numbers.items()}

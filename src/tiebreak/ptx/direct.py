@@ -41,7 +41,7 @@ class DirectRank:
         Raises:
             SimulationError: A launch has findings.
         """
-        with route_launches(self._package, self._architecture, self._launch):
+        with route_launches(self._package, self._architecture, self.launch):
             torch.empty = self._allocate
             try:
                 yield self
@@ -69,7 +69,12 @@ class DirectRank:
         self._kept.append(tensor)
         self._memory.append(Placed(placed.array, initialised=initialised))
 
-    def _launch(self, request: Request) -> None:
+    def launch(self, request: Request) -> None:
+        """Run a launch.
+
+        Raises:
+            SimulationError: It has findings.
+        """
         arguments = tuple(self._locate(value) for value in request.arguments)
         Prepared(request.code, arguments, request.grid, request.block, request.cluster, self._schedule).run().check()
         self._memory = [Placed(memory.array) for memory in self._memory]

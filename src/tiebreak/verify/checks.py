@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.backends import Backend
+from tiebreak.backends.registry import on_ptx_machine
 from tiebreak.errors import TiebreakError
 from tiebreak.inputs.captured import default_input
 from tiebreak.spec import exchange, fused, packing, theorem
@@ -23,6 +24,19 @@ from .case import KINDS, Ids, Recipe, Scores, build_case
 from .families import Effort
 from .oracle import select_row
 from .scenario import CONTRACTS
+
+SHAPES: tuple[tuple[int, ...], ...] = (
+    (1, 4, 4, 3),
+    (2, 3, 5, 7),
+    (3, 1, 0, 2),
+    (2, 2, 9, 40),
+    (0, 2, 4, 4),
+    (4, 2, 16, 16),
+)
+"""Rows, ranks, candidates per rank and slots of selections."""
+
+PUBLIC_SHAPE = (4, 2, 4096, 2048)
+"""A selection as decoders make it."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +69,10 @@ class Check:
 
 def check_selection(backend: Backend, effort: Effort) -> Iterator[Trial]:
     """Compare selections of gathered candidates with the oracle, in every arrangement and under both contracts."""
-    shapes = ((1, 4, 4, 3), (2, 3, 5, 7), (3, 1, 0, 2), (2, 2, 9, 40), (0, 2, 4, 4), (4, 2, 16, 16))
     for number in range(effort.rounds):
+        shapes = SHAPES
+        if number == 0 and effort.level == "deep" and on_ptx_machine(backend.name):
+            shapes = (*SHAPES, PUBLIC_SHAPE)
         for trial, ((rows, ranks, local, k), kind) in enumerate(itertools.product(shapes, KINDS)):
             if not effort.keeps(trial):
                 continue
