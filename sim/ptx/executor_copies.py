@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .access import AccessForm
+from .executor_faults import make_actor, report_race
 from .executor_location import Piece, locate
 from .memory import Array
 from .module import Instruction
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Index = npt.NDArray[np.int64]
 Direction = Literal["read", "write"]
+_DIRECTIONS: tuple[Direction, Direction] = ("read", "write")
 UNCOMMITTED = np.iinfo(np.int64).max
 
 
@@ -75,11 +77,42 @@ class Copies:
         self._cta = cta
         self._pending: list[Copy] = []
         self._committed = {bulk: np.zeros(len(cta.alive), np.int64) for bulk in (False, True)}
+        self._reported: set[tuple[int, int]] = set()
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether there are any."""
+        return bool(self._pending)
 
     def issue(self, copy: Copy) -> None:
         """Take a copy that is to be performed later."""
         self._pending.append(copy)
         self._announce(copy)
+
+    def judge(self, access: Access) -> None:
+        """Report an access of what a copy in flight writes, or a write of what it reads: no barrier orders the two."""
+        for copy in self._pending:
+            pair = copy.instruction.index, access.instruction.index
+            if pair in self._reported:
+                continue
+            for direction in _DIRECTIONS if access.kind != "read" else _DIRECTIONS[1:]:
+                for piece, rows in self._locate(copy, direction):
+                    if (piece.space, piece.owner) == (access.space, access.owner):
+                        self._compare(copy, copy.threads[rows], piece.addresses, access)
+
+    def _compare(self, copy: Copy, threads: Index, addresses: Index, access: Access) -> None:
+        """Report the first thread of an access that touches bytes of a copy."""
+        order = np.argsort(addresses, kind="stable")
+        near = np.searchsorted(addresses, access.addresses + access.width, sorter=order) - 1
+        below = addresses[order[near]]
+        meets = (near >= 0) & (below + copy.size > access.addresses) & (below < access.addresses + access.width)
+        if meets.any():
+            first = int(meets.argmax())
+            issuer = make_actor(self._cta, copy.instruction, int(threads[order[near[first]]]), "copies")
+            actor = make_actor(self._cta, access.instruction, int(access.threads[first]), f"{access.kind}s")
+            place = f"{access.space} byte {int(access.addresses[first])}"
+            report_race(self._cta, (issuer, actor), place, "the copy was issued and not waited for")
+            self._reported.add((copy.instruction.index, access.instruction.index))
 
     def commit(self, threads: Index, *, bulk: bool) -> None:
         """Close the group of what each thread issued since it last did."""
@@ -138,8 +171,7 @@ class Copies:
 
     def _announce(self, copy: Copy) -> None:
         cta = self._cta
-        directions: tuple[Direction, Direction] = ("read", "write")
-        for direction in directions:
+        for direction in _DIRECTIONS:
             for piece, rows in self._locate(copy, direction):
                 if piece.space not in ("shared", "global"):
                     continue

@@ -45,7 +45,20 @@ def report(
     Raises:
         FindingError: Nobody watches.
     """
-    finding = make_finding(cta, kind, instruction, threads, action, place, missing)
+    _tell(cta, make_finding(cta, kind, instruction, threads, action, place, missing))
+
+
+def report_race(cta: Cta, actors: tuple[Actor, Actor], place: str, missing: str) -> None:
+    """Tell the observer of a race that the executor sees; without an observer it ends the execution.
+
+    Raises:
+        FindingError: Nobody watches.
+    """
+    first, second = sorted(actors, key=lambda actor: actor.instruction.index)
+    _tell(cta, Finding("race", (first, second), place, missing, cta.launch.replay))
+
+
+def _tell(cta: Cta, finding: Finding) -> None:
     if cta.observer is None:
         raise FindingError(finding)
     cta.observer.report(finding)
