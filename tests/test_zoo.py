@@ -2,14 +2,24 @@
 
 import subprocess
 
+import numpy as np
 import pytest
 import triton
 
 from tiebreak.errors import InputError
 from tiebreak.zoo import BROKEN_KERNELS, SOUND_KERNELS, build_text
+from tiebreak.zoo.examination import examine
 from tiebreak.zoo.kernel import VERSION, Edit, apply_edits, build_entry, find_line
+from tiebreak.zoo.specimen import describe_broken, describe_sound, describe_twins
+from tiebreak.zoo.triton_twins import TRITON_TWINS
 
 KERNELS = [*SOUND_KERNELS.values(), *BROKEN_KERNELS.values()]
+SCHEDULES = ("lockstep", "ahead:0", "behind:0", "random:1")
+
+
+def examine_first(specimen, schedule="lockstep"):
+    """The examination with the first arguments; each call makes new ones."""
+    return examine(specimen, next(iter(specimen.trials.values())), schedule)
 
 
 @pytest.mark.parametrize("architecture", ["sm_90a", "sm_100a", "sm_121a"])
@@ -49,3 +59,52 @@ def test_an_edit_that_no_longer_fits_is_an_error():
 def test_a_place_on_two_lines_is_an_error():
     with pytest.raises(InputError, match="must be 1"):
         find_line("a\na\n", "a")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", SOUND_KERNELS)
+def test_nothing_is_reported_of_correct_kernels(name, schedule):
+    specimen = describe_sound(SOUND_KERNELS[name])
+    for trial in specimen.trials.values():
+        examination = examine(specimen, trial, schedule)
+        assert (examination.findings, examination.differences) == ((), ())
+
+
+@pytest.mark.parametrize("name", BROKEN_KERNELS)
+def test_broken_kernels_are_caught_where_they_are_wrong(name):
+    examination = examine_first(describe_broken(BROKEN_KERNELS[name]))
+    assert examination.expected, "\n".join(map(str, examination.findings)) or "no finding"
+
+
+@pytest.mark.parametrize("name", [name for name, kernel in BROKEN_KERNELS.items() if kernel.schedule])
+def test_an_order_of_warps_shows_the_mistake_in_the_output(name):
+    kernel = BROKEN_KERNELS[name]
+    assert examine_first(describe_broken(kernel), kernel.schedule).differences
+
+
+@pytest.mark.parametrize("twins", TRITON_TWINS, ids=[twins.name for twins in TRITON_TWINS])
+def test_kernels_in_triton_are_judged_by_their_source_lines(twins):
+    sound, broken = (examine_first(describe_twins(twins, broken=broken)) for broken in (False, True))
+    assert (sound.findings, sound.differences) == ((), ())
+    assert broken.expected, "\n".join(map(str, broken.findings)) or "no finding"
+
+
+def test_the_two_phase_selector_drops_the_ties_of_all_warps_but_one():
+    kernel = BROKEN_KERNELS["prefix-reset-before-read"]
+    in_lockstep, ahead = (examine_first(describe_broken(kernel), order) for order in ("lockstep", "ahead:0"))
+    assert in_lockstep.expected and not in_lockstep.differences
+    output = next(iter(ahead.specimen.trials.values())).arguments["output"]
+    assert ahead.ended and sorted(output[output >= 0]) == list(range(32))
+
+
+def test_the_two_phase_selector_is_right_and_silent_on_scores_that_do_not_tie():
+    specimen = describe_broken(BROKEN_KERNELS["prefix-reset-before-read"])
+    examination = examine(specimen, SOUND_KERNELS["two-phases"].trials["random"]())
+    assert (examination.findings, examination.differences) == ((), ())
+
+
+def test_a_wrong_output_of_a_correct_kernel_would_be_seen():
+    specimen = describe_sound(SOUND_KERNELS["block-sum"])
+    trial = specimen.trials["random"]
+    trial.expected["output"][5] += np.uint32(1)
+    assert not examine(specimen, trial).passed

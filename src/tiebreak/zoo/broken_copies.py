@@ -78,7 +78,8 @@ BROKEN = (
         source="https://github.com/NVIDIA/Fuser/pull/3438",
         original=ASYNC_PIPELINE,
         edits=(Edit("    cp.async.wait_group 1;\n"),),
-        places=("// first", *_FILLED),
+        findings=("race", "uninitialised"),
+        places=_FILLED,
     ),
     BrokenKernel(
         name="one-group-too-many-in-flight",
@@ -115,7 +116,9 @@ BROKEN = (
                 "add.u32 %r_parity, %r_tile, 1; and.b32 %r_parity, %r_parity, 1;",
             ),
         ),
-        places=("st.shared.u32 [%r_slot], %r_value", "ld.shared.u32 %r_value, [%r_slot]"),
+        findings=("deadlock",),
+        places=("// full", "// empty"),
+        schedule="ahead:1",
     ),
     BrokenKernel(
         name="mbarrier-used-before-initialised",

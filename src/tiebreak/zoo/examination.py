@@ -14,6 +14,9 @@ from tiebreak.sim.ptx.races import RaceDetector
 from .kernel import Trial
 from .specimen import Specimen
 
+SPINS = 1000
+"""Turns in vain after which a wait has no end; the kernels of the zoo need few."""
+
 
 @dataclass(frozen=True)
 class Examination:
@@ -73,6 +76,7 @@ def examine(specimen: Specimen, trial: Trial, schedule: str = "lockstep", steps:
             schedule=schedule,
             memory=memory,
             steps=steps,
+            spins=SPINS,
         )
     except FindingError as error:
         fatal.append(error.finding)

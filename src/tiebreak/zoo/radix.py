@@ -196,7 +196,8 @@ SCAN:
     sub.u32 %r_bin, %r_bin, 1;
     mad.lo.u32 %r_slot, %r_bin, 4, %r_bins;
     ld.shared.u32 %r_count, [%r_slot];
-    setp.ge.u32 %p_found, %r_count, %r_left;
+    setp.eq.u32 %p_found, %r_bin, 0;
+    setp.ge.or.u32 %p_found, %r_count, %r_left, %p_found;
     @%p_found bra FOUND;
     sub.u32 %r_left, %r_left, %r_count;
     bra SCAN;
