@@ -167,6 +167,19 @@ def test_replay_command_is_pasteable() -> None:
     assert done.stdout.splitlines()[-1] == "1 cases replayed, 0 with mismatches"
 
 
+@pytest.mark.gpu
+def test_device_gives_what_was_recorded(tmp_path: Path) -> None:
+    # In a process of its own: the recorder resets the device's context.
+    path = tmp_path / "vectors.npz"
+    command = [sys.executable, "-m", "tiebreak.conformance", "record", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = read_vectors(CASES, path)
+    for case in CASES:
+        if case.name in golden().results and not case.approximate:
+            assert not compare(case, golden().results[case.name], again.results[case.name])
+
+
 SCALED = {"sin": 2.0**-20.5, "cos": 2.0**-20.5, "lg2": 2.0**-22}
 """Bounds of the PTX ISA on the absolute error of results up to 1, and on the relative error of larger ones."""
 

@@ -1,7 +1,7 @@
 """``python -m tiebreak.conformance record|replay FILE``: golden vectors of instructions.
 
-``record`` runs every case on an NVIDIA device of compute capability 9.0 and
-writes the file.  ``replay`` runs cases on the PTX machine and prints every
+``record`` runs every case on an NVIDIA device of compute capability 9.0 or later
+and writes the file.  ``replay`` runs cases on the PTX machine and prints every
 result that is not the device's.
 """
 

@@ -24,7 +24,7 @@ class Case:
             together.  ``sequence``: one thread runs it over and over on one cell of memory, ``p``.  ``load``: ``p`` is
             the address of 32 bytes per thread.  ``store``: ``p`` is the address of 32 bytes of results per thread.
         count: Threads, or repetitions of a sequence.
-        target: Lowest target that has the instruction: ``sm_90a`` or ``sm_100a``.
+        target: Lowest target that has the instruction: ``sm_90`` or ``sm_100a``.
         space: State space of the cell of a sequence, ``global`` or ``shared``.
         approximate: Whether results are bounded and not fixed by the PTX ISA.
     """
@@ -35,7 +35,7 @@ class Case:
     domains: tuple[str, ...] = ()
     kind: Literal["thread", "warp", "sequence", "load", "store"] = "thread"
     count: int = 256
-    target: str = "sm_90a"
+    target: str = "sm_90"
     space: str = "global"
     approximate: bool = False
 

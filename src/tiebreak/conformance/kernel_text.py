@@ -12,7 +12,7 @@ import re
 from .case import DESTINATION_NAMES, SOURCE_NAMES, Case, register_type, width_of
 
 VERSION = "8.8"
-"""PTX ISA version of the kernels: the first one with all instructions of sm_90a and sm_100a among the cases."""
+"""PTX ISA version of the kernels: the first one with all instructions of sm_90 and sm_100a among the cases."""
 
 MASKS = ("mask", "all", "half")
 """Domains of membermasks."""
