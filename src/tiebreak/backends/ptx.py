@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MAX_POLLS = 64
 """Bound of a wait: threads that poll together go on polling until the last of their flags is there."""
 
+LOCATED = ("race", "uninitialised-read", "out-of-bounds")
+"""Violations that name instructions."""
+
 
 class PtxBackend:
     """Runs an implementation's compiled kernels on the PTX machine.
@@ -69,14 +72,27 @@ class PtxBackend:
         return local.numpy().copy(), counts.numpy().copy()
 
     def run(self, scenario: Scenario, schedule: str) -> Outcome:
-        """Run all merges of a scenario on simulated ranks, under one schedule."""
+        """Run all merges of a scenario on simulated ranks, under one schedule; what is found names source positions."""
+        outcome = self._run(scenario, schedule)
+        located = any(name in LOCATED for name, _ in outcome.violations)
+        if located and self._edit is keep_text:
+            return self._run(scenario, f"replay:{outcome.schedule}", lines=True)
+        return outcome
+
+    def _run(self, scenario: Scenario, schedule: str, *, lines: bool = False) -> Outcome:
         scheduler = make_scheduler(schedule)
         scheduler.begin()
-        return self.run_with(scenario, scheduler)
+        return self.run_with(scenario, scheduler, lines=lines)
 
-    def run_with(self, scenario: Scenario, scheduler: Scheduler) -> Outcome:
-        """Run all merges of a scenario under a scheduler whose execution has begun."""
-        session = make_session(self.implementation.package, self.architecture, self._edit)
+    def run_with(self, scenario: Scenario, scheduler: Scheduler, *, lines: bool = False) -> Outcome:
+        """Run all merges of a scenario under a scheduler whose execution has begun.
+
+        Args:
+            scenario: The scenario.
+            scheduler: Chooses every step.
+            lines: Whether to compile CuTeDSL kernels together with their source positions, which takes longer.
+        """
+        session = make_session(self.implementation.package, self.architecture, self._edit, lines=lines)
         return run_hosts(self.implementation, scenario, scheduler, session, MAX_POLLS)
 
     def _open(self) -> AbstractContextManager[DirectRank]:

@@ -30,13 +30,14 @@ def keep_text(kernel: str, text: str) -> str:
     return text
 
 
-def make_session(package: str, architecture: str, edit: Edit = keep_text) -> Session:
+def make_session(package: str, architecture: str, edit: Edit = keep_text, *, lines: bool = False) -> Session:
     """Return what makes launches of an implementation's host code run compiled code on simulated ranks.
 
     Args:
         package: Package that holds the implementation.
         architecture: Target, such as ``sm_100a``.
         edit: Changes the code of kernels, to see whether a change is noticed.
+        lines: Whether to compile kernels together with their source positions, where that takes longer.
 
     Raises:
         InputError: The target is unknown.
@@ -44,7 +45,7 @@ def make_session(package: str, architecture: str, edit: Edit = keep_text) -> Ses
 
     @contextlib.contextmanager
     def session(machine: Machine) -> Iterator[None]:
-        router = _Router(RankDevices(machine), edit)
+        router = _Router(RankDevices(machine), edit, lines)
         with open_session(machine), route_launches(package, architecture, router.enqueue):
             yield
 
@@ -63,10 +64,12 @@ class _Router:
     Args:
         devices: The devices.
         edit: Changes the code of kernels.
+        lines: Whether kernels come with their source positions.
     """
 
-    def __init__(self, devices: RankDevices, edit: Edit) -> None:
+    def __init__(self, devices: RankDevices, edit: Edit, lines: bool) -> None:
         self._devices = devices
+        self._lines = lines
         self._edit = edit
         self._codes: dict[str, KernelCode] = {}
 
@@ -97,6 +100,7 @@ class _Router:
         """Return the code to run, parsed once per session."""
         found = self._codes.get(code.text)
         if found is None:
-            text = self._edit(_shorten(code.kernel.name), code.text)
+            given = code.explain() if self._lines and code.explain is not None else code
+            text = self._edit(_shorten(given.kernel.name), given.text)
             found = self._codes[code.text] = KernelCode(text, code.name, code.shared_bytes, code.entry)
         return found
