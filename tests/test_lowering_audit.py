@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from tiebreak.codegen import ARCHITECTURES, specimens
 from tiebreak.errors import InputError, MissingBackendError
 from tiebreak.impl.kernel_store import find_compiler
+from tiebreak.lowering import command
 from tiebreak.lowering.kernels import (
     cutedsl_version,
     describe_source,
@@ -187,3 +191,22 @@ def test_the_manifest_is_what_the_command_writes(tmp_path):
     assert path.read_text() == PATH.read_text()
     assert load_manifest(path) == MANIFEST
     assert render("triton-3.9", MANIFEST["triton-3.9"]) in path.read_text()
+
+
+def test_the_command_says_what_it_audited_and_fails_on_a_difference(monkeypatch, tmp_path):
+    """With a manifest of another release of the installed compiler, and after renewing it."""
+    path = tmp_path / "manifest.toml"
+    stale = {name: entries for name, entries in MANIFEST[triton_version()].items() if name != "publish"}
+    found = {triton_version(): MANIFEST[triton_version()]}
+    monkeypatch.setattr(command, "_describe_compilers", lambda: found.items())
+    monkeypatch.setattr(command, "load_manifest", lambda: load_manifest(path))
+    monkeypatch.setattr(command, "save_manifest", lambda manifest: save_manifest(manifest, path))
+    save_manifest({triton_version(): stale}, path)
+    console = Console(file=io.StringIO(), width=200)
+    assert command.audit_lowering(False, console) == 1
+    assert command.audit_lowering(True, console) == 0
+    assert command.audit_lowering(False, console) == 0
+    printed = console.file.getvalue()
+    assert '+order = "release"' in printed
+    assert f"if this is right, run: {COMMAND}" in printed
+    assert "as the manifest says" in printed

@@ -140,7 +140,7 @@ def ptx(
 
 @app.command()
 def audit(
-    kernel: Annotated[str, typer.Argument(help="A .ptx file, or module:kernel of a Triton or CuTeDSL kernel.")],
+    kernel: Annotated[str, typer.Argument(help="As for ptx, or select-threads=128-vectors=1 ... for a selector.")],
     grid: Annotated[str, typer.Option(help="CTAs in x, y and z, separated by commas.")] = "1",
     block: Annotated[str, typer.Option(help="Threads of a CTA. Default: what the kernel requires.")] = "",
     args: Annotated[list[str] | None, typer.Option(help="Arguments of a launch, as for ptx; repeatable.")] = None,
@@ -187,6 +187,16 @@ def zoo(
     from tiebreak.zoo.command import print_zoo
 
     raise typer.Exit(print_zoo(kernel, schedule, Console()))
+
+
+@app.command()
+def lowering(
+    update: Annotated[bool, typer.Option("--update", help="Write what the installed compilers do instead.")] = False,
+) -> None:
+    """Audit what the installed compilers make of every flag operation; exit 1 if it is not what the manifest says."""
+    from tiebreak.lowering.command import audit_lowering
+
+    raise typer.Exit(audit_lowering(update, Console()))
 
 
 def main() -> None:

@@ -87,13 +87,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _fitting_backends(metafunc: pytest.Metafunc) -> list[str]:
     """Return the chosen backends with a transport that the test takes, on a GPU if it needs one."""
-    from tiebreak.backends.registry import on_device
+    from tiebreak.backends.registry import form_of, on_device, on_ptx_machine
 
     names = backend_names(metafunc.config)
     if metafunc.definition.get_closest_marker("gpu") is not None:
         names = [name for name in names if on_device(name)]
     mark = metafunc.definition.get_closest_marker("transports")
-    return names if mark is None else [name for name in names if name.rpartition(":")[2] in mark.args]
+    if mark is None:
+        return names
+    transports = {name: form_of(name) if on_ptx_machine(name) else name.rpartition(":")[2] for name in names}
+    return [name for name in names if transports[name] in mark.args]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -24,7 +24,7 @@ from tiebreak.sim.ptx.flags import FlagOperation, Surroundings, find_flag_operat
 from tiebreak.sim.ptx.module import Instruction, Kernel, Location
 
 PATH = Path(__file__).with_name("manifest.toml")
-COMMAND = "python -m tiebreak.lowering --update"
+COMMAND = "tiebreak lowering --update"
 _HEADER = f"""# What compilers make of each flag operation; tests/test_lowering_audit.py holds the installed ones to it.
 # Written by: {COMMAND}
 """
