@@ -11,10 +11,14 @@ from typer.testing import CliRunner
 
 from tiebreak.cli import app
 from tiebreak.errors import InputError
+from tiebreak.impl.kernel_store import find_compiler
+from tiebreak.impl.policy import NanPolicy
+from tiebreak.impl.specialization import SelectorSpecialization
 from tiebreak.ptx.audit import NEEDED, REDUNDANT, UNREACHED, Audit, Input, audit_kernel
 from tiebreak.ptx.audit_command import seed_random
 from tiebreak.ptx.code import KernelCode
 from tiebreak.ptx.launch import prepare
+from tiebreak.ptx.selector_audit import draw_inputs, parse_specialization
 from tiebreak.sim.ptx.parser import parse
 from tiebreak.sim.ptx.removal import remove_instruction
 from tiebreak.zoo import SOUND_KERNELS, build_text
@@ -211,3 +215,39 @@ def test_the_command_fails_for_a_kernel_that_races(file: str) -> None:
     result = CliRunner().invoke(app, ["audit", file, "--args", "zeros:int32:64 0"])
     assert result.exit_code == 1
     assert "findings in the kernel as it is: 1" in result.output
+
+
+def test_a_selector_is_named_by_its_specialisation() -> None:
+    specialization = parse_specialization("select-threads=256-vectors=2-contract=order-slots=1024-nan=1-streamed=1")
+    assert specialization == SelectorSpecialization(
+        threads=256, vectors=2, contract="order", slots=1024, nan=NanPolicy.FIRST, streamed=True
+    )
+    assert parse_specialization(specialization.name) == specialization
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("select-threads=128", "vectors"),
+        ("select-threads=128-vectors=x", "vectors"),
+        ("select-threads=128-vectors=1-nan=7", "nan"),
+        ("select-warps=4", "warps"),
+        ("select-threads=128-vectors=1-sources=peers", "sources"),
+    ],
+)
+def test_a_selector_that_cannot_be_audited_is_refused(name: str, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        parse_specialization(name)
+
+
+@pytest.mark.parametrize("architecture", ["sm_90a"] if find_compiler() else ())
+def test_barriers_of_a_selector_are_judged_on_its_rows(architecture: str) -> None:
+    specialization = SelectorSpecialization(threads=128, vectors=1)
+    rows = [
+        each for each in draw_inputs(specialization, architecture) if each.name in ("normal, best 128", "all equal")
+    ]
+    report = audit_kernel(rows)
+    assert not report.findings
+    assert report.count(NEEDED) >= 10
+    named = [verdict.edge.instruction.location for verdict in report.verdicts]
+    assert all(location is not None and location.line for location in named)

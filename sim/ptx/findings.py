@@ -77,13 +77,16 @@ class Actor:
         return f"rank {self.rank}{launch} CTA {self.cta} warp {self.warp} lane {self.lane} (thread {self.thread})"
 
     @property
-    def site(self) -> str:
+    def code(self) -> str:
         """The instruction in words, with its source position."""
-        kernel = f"{self.kernel}: " if self.kernel else ""
         source = describe_location(self.instruction.location)
-        return f"{kernel}PTX line {self.instruction.line}: {self.instruction.name}" + (
-            f" at {source}" if source else ""
-        )
+        suffix = f" at {source}" if source else ""
+        return f"PTX line {self.instruction.line}: {self.instruction.name}{suffix}"
+
+    @property
+    def site(self) -> str:
+        """The instruction and its kernel in words."""
+        return f"{self.kernel}: {self.code}" if self.kernel else self.code
 
     def __str__(self) -> str:
         return f"{self.where} {self.action}, {self.site}"

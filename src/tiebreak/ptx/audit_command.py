@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -16,6 +17,10 @@ from tiebreak.sim.ptx.findings import describe_location
 
 from .audit import NEEDED, REDUNDANT, UNREACHED, Audit, Input, Verdict, audit_kernel
 from .command import EXIT_CLEAN, EXIT_FINDINGS, prepare_from_text
+from .selector_audit import PREFIX as SELECTORS
+from .selector_audit import draw_inputs, parse_specialization
+
+SHOWN_INPUTS = 12
 
 _UNSEEDED = re.compile(r"(^|=)random:[a-z]+\d+:[\dx]+$")
 
@@ -37,9 +42,9 @@ def audit_from_text(
     """Audit a kernel; returns the exit status: 1 with findings, and if ``strict`` with something redundant.
 
     Args:
-        target: The kernel.
+        target: The kernel; ``select-threads=128-vectors=1`` is a selector, on rows made for it.
         console: Where to print.
-        arguments: Arguments of each launch.
+        arguments: Arguments of each launch; a selector takes none.
         draws: How often to draw the random arrays of each.
         schedules: Orders of warps.
         outputs: Whether to compare outputs too.
@@ -50,8 +55,12 @@ def audit_from_text(
     Raises:
         TiebreakError: What was asked for cannot be.
     """
-    texts = [seed_random(text, draw) for text in arguments for draw in range(draws)]
-    inputs = [Input(text, prepare_from_text(target, arguments=text, **options)) for text in dict.fromkeys(texts)]
+    if target.startswith(SELECTORS):
+        rows = (draw_inputs(parse_specialization(target), options["architecture"], seed) for seed in range(draws))
+        inputs = list(itertools.chain(*rows))
+    else:
+        texts = [seed_random(text, draw) for text in arguments for draw in range(draws)]
+        inputs = [Input(text, prepare_from_text(target, arguments=text, **options)) for text in dict.fromkeys(texts)]
     audit = audit_kernel(inputs, schedules, outputs=outputs)
     if as_json:
         console.print_json(json.dumps(audit.as_dict()))
@@ -88,7 +97,7 @@ def print_audit(audit: Audit, console: Console) -> None:
 def _explain(verdict: Verdict) -> Iterator[str]:
     yield verdict.argument + (f" ({verdict.shown_by})" if verdict.shown_by else "")
     if verdict.witness is not None:
-        yield from (f"  {actor.action}, {actor.site}" for actor in verdict.witness.actors)
+        yield from (f"  {actor.action}, {actor.code}" for actor in verdict.witness.actors)
     if verdict.wrong:
         yield f"output differs without it: {'; '.join(verdict.wrong)}"
 
@@ -99,6 +108,8 @@ def _summarise(audit: Audit) -> Iterator[str]:
     yield f"{counts}; findings in the kernel as it is: {len(audit.findings)}"
     if audit.together is not None:
         yield f"not all that is redundant can go at once: {audit.together.place}: {audit.together.missing}"
-    yield from (f"input {number}: {name}" for number, name in enumerate(audit.inputs, 1))
+    yield from (f"input {number}: {name}" for number, name in enumerate(audit.inputs[:SHOWN_INPUTS], 1))
+    if len(audit.inputs) > SHOWN_INPUTS:
+        yield f"and {len(audit.inputs) - SHOWN_INPUTS} more inputs, which --json lists"
     yield f"schedules: {', '.join(audit.schedules)}"
     yield "Redundant: no race on these inputs, each left out by itself. Only a proof holds for others."
