@@ -421,3 +421,33 @@ def test_shapes_that_do_not_suit_the_kernel() -> None:
         run("ret;", grid=3, cluster=2)
     with pytest.raises(InputError, match="number of arguments"):
         run("ret;", [1], kinds=["u32", "u32"])
+
+
+def test_elements_that_nothing_uses_are_not_read() -> None:
+    recorder = Recorder()
+    run(
+        """ld.param.b64 %rd1, [p0];
+        ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]; st.global.v2.b32 [%rd1+16], {%r2, %r3};
+        ld.global.v4.b32 {_, %r5, %r6, _}, [%rd1]; st.global.b32 [%rd1+24], %r6; ret;""",
+        [np.zeros(8, np.int32)],
+        block=1,
+        observer=recorder,
+    )
+    base = int(recorder.accesses[1].addresses[0]) - 16
+    told = [(int(access.addresses[0]) - base, access.width, access.elements) for access in recorder.accesses]
+    assert told == [(4, 8, 2), (16, 8, 2), (8, 4, 1), (24, 4, 1)]
+
+
+def test_a_comparison_that_fails_only_reads() -> None:
+    recorder, word = Recorder(), np.zeros(1, np.int32)
+    run(
+        """ld.param.b64 %rd1, [p0]; mov.u32 %r1, %tid.x; add.s32 %r2, %r1, 1;
+        atom.acq_rel.gpu.global.cas.b32 %r3, [%rd1], 0, %r2; ret;""",
+        [word],
+        observer=recorder,
+    )
+    assert word[0] == 1
+    assert [(access.kind, access.threads.tolist()) for access in recorder.accesses] == [
+        ("update", [0]),
+        ("read", list(range(1, 32))),
+    ]

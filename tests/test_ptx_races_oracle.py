@@ -283,6 +283,7 @@ class Pairing:
                 scope,
                 owner,
                 values=values,
+                elements=step.vector,
             )
         )
         self.oracle.access(step, number, position)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from .executor_taint import UnwrittenReadError
 from .form import VIEWS, register_storage, storage_of
 from .memory import Array
 from .module import Instruction, Kernel, Operand, Register
-from .observation import Access
+from .observation import Access, Kind, Observer
 
 if TYPE_CHECKING:
     from .executor_cta import Cta
@@ -35,6 +37,7 @@ class MemoryInstruction:
 
     Attributes:
         reads: Whether its first operand is a destination.
+        used: First element that anything uses, and how many from it on.
     """
 
     reads = False
@@ -46,6 +49,7 @@ class MemoryInstruction:
         self._storage = storage_of(form.element)
         self._strong = form.order != "weak"
         self._kind: Any = form.kind
+        self.used = 0, form.vector
 
     def view_target(self, register: Register) -> str:
         """NumPy type in which a destination register is written: narrow signed values are extended."""
@@ -106,7 +110,8 @@ class MemoryInstruction:
     def _note_missing(self, cta: Cta, threads: Index, piece: Piece) -> None:
         """Let what an access reads be followed where nothing wrote it."""
         missing = piece.region.find_missing(piece.at, self.form.element_bytes, self.form.vector)
-        if missing is not None:
+        first, count = self.used
+        if missing is not None and missing[:, first : first + count].any():
             mine = threads if piece.part is None else threads[piece.part]
             place = piece.describe(int(piece.at[missing.any(axis=1)][0]))
             cta.taints.note_load(self.instruction, mine, missing, place)
@@ -116,16 +121,24 @@ class MemoryInstruction:
         gate = cta.launch.gate if piece.space == "global" else None
         if (gate is None and cta.observer is None) or piece.space not in OBSERVED:
             return
-        form = self.form
+        form, (first, count) = self.form, self.used
+        addresses, size = piece.addresses, form.element_bytes
         access = Access(
             cta.position, self.instruction, piece.space, self._kind,  # type: ignore[arg-type]  # one of OBSERVED
-            threads if piece.part is None else threads[piece.part], piece.addresses, form.width, form.order,
-            form.scope, piece.owner, "generic", values if self._kind == "write" else (),
+            threads if piece.part is None else threads[piece.part], addresses + first * size if first else addresses,
+            count * size, form.order, form.scope, piece.owner, "generic",
+            values if self._kind == "write" else (), count,
         )  # fmt: skip
         if gate is not None:
             gate(access, values)
+        if cta.copies.in_flight:
+            cta.copies.judge(access)
         if cta.observer is not None:
-            cta.observer.access(access)
+            self.tell(cta.observer, access, piece, values)
+
+    def tell(self, observer: Observer, access: Access, piece: Piece, values: tuple[Array, ...]) -> None:
+        """Tell an observer of an access that happens next."""
+        observer.access(access)
 
 
 class Load(MemoryInstruction):
@@ -137,6 +150,12 @@ class Load(MemoryInstruction):
         super().__init__(instruction, kernel, form)
         signed = form.element.startswith("s")
         self._dtype = np.dtype(VIEWS[form.element] if signed else self._storage).type
+
+    def narrow(self, used: Sequence[bool]) -> None:
+        """State which elements anything uses: a load into a register that nothing reads is no access."""
+        if any(used):
+            first = used.index(True)
+            self.used = first, len(used) - first - used[::-1].index(True)
 
     def perform(
         self,
@@ -223,6 +242,25 @@ class Update(MemoryInstruction):
             else:
                 target[... if index is None else index] = serialiser.exchange(memory, at + place, operands)
         cta.launch.version += 1
+
+    def tell(self, observer: Observer, access: Access, piece: Piece, values: tuple[Array, ...]) -> None:
+        """Tell of an access; a comparison that fails only reads."""
+        if self.form.operation != "cas":
+            observer.access(access)
+            return
+        places, index = np.unique(piece.at, return_inverse=True)
+        memory = piece.region.read(places, np.dtype(self._storage).type, 1)
+        operands = tuple(value.astype(self._storage, copy=False) for value in values)
+        found = self._serialisers[piece.space].exchange(memory, index, operands)
+        writes = found == operands[0]
+        if writes.all():
+            observer.access(access)
+            return
+        kinds: tuple[tuple[Kind, Array], ...] = (("update", writes), ("read", ~writes))
+        for kind, part in kinds:
+            if part.any():
+                threads, addresses = access.threads[part], access.addresses[part]
+                observer.access(replace(access, kind=kind, threads=threads, addresses=addresses))
 
 
 def _choose(group: Group, guard: Mask | None) -> tuple[Index, Index | None]:

@@ -116,7 +116,8 @@ class CompiledKernel:
         stop = self._find_stop(start, diverged)
         if single:
             stop = min(stop, start + 1)
-        emission = Emission(self.kernel, diverged, self._find_private(start, stop) if diverged else frozenset())
+        private = self._find_private(start, stop) if diverged else frozenset()
+        emission = Emission(self.kernel, diverged, private, self._is_live)
         for place in range(start, stop):
             emit(emission, self.kernel.body[place], self.entries[place])
         text = emission.text()
@@ -127,6 +128,9 @@ class CompiledKernel:
             len(self._codes), start, stop, tuple(emission.slots), namespace["run"],
             self.kernel.body[start] if leads else None,
         )  # fmt: skip
+
+    def _is_live(self, name: str, place: int) -> bool:
+        return bool(self.liveness.live_before(place) >> self.liveness.number[name] & 1)
 
     def _find_stop(self, start: int, diverged: bool) -> int:
         body, starts = self.kernel.body, self.program.block_at

@@ -6,6 +6,7 @@ threads.  In it ``k`` is the mask of an instruction's guard.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,19 @@ class Emission:
         kernel: The kernel.
         diverged: Whether some threads of the range are elsewhere; their registers are then kept.
         private: Registers that no thread elsewhere needs.
+        live: Whether anything may read a register from a place on.
 
     Attributes:
         slots: Arrays that the code uses.
         objects: Functions and objects that it uses, by name.
     """
 
-    def __init__(self, kernel: Kernel, diverged: bool, private: frozenset[str]) -> None:
+    def __init__(
+        self, kernel: Kernel, diverged: bool, private: frozenset[str], live: Callable[[str, int], bool]
+    ) -> None:
         self.kernel = kernel
         self.diverged = diverged
+        self.live = live
         self.slots: list[Slot] = []
         self.objects: dict[str, Any] = {}
         self._private = private

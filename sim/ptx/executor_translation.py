@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .executor_access import make_access
+from .executor_access import Load, make_access
 from .executor_async import make_async
 from .executor_emission import Emission
 from .executor_fences import make_fence
@@ -92,6 +92,9 @@ def _emit_access(emission: Emission, instruction: Instruction) -> None:
     mask = emission.guard(instruction) or "None"
     operands = list(instruction.operands)
     targets = _list_elements(operands.pop(0)) if access.reads else []
+    if isinstance(access, Load) and len(targets) > 1:
+        following = instruction.index + 1
+        access.narrow([isinstance(one, Register) and emission.live(one.name, following) for one in targets])
     base, offset = _split_address(emission, operands.pop(0))
     values = [emission.source(value, access.view_source(value)) for part in operands for value in _list_elements(part)]
     written = [emission.register(target, access.view_target(target)) if isinstance(target, Register) else "None"

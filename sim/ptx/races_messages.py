@@ -25,7 +25,7 @@ import numpy as np
 from .observation import Access, Threads
 from .races_clock import Clock
 from .races_cta import CtaClock, View
-from .races_record import SCOPES, count_elements
+from .races_record import SCOPES
 
 Key: TypeAlias = tuple[int, int]
 """First address and width."""
@@ -180,7 +180,6 @@ def _party(cta: CtaClock, access: Access, place: int) -> tuple[int, Party]:
 
 
 def _keys(access: Access, place: int) -> list[Key]:
-    count = count_elements(access.instruction)
-    width = access.width // count
+    width = access.width // access.elements
     address = int(access.addresses[place])
-    return [(address + number * width, width) for number in range(count)]
+    return [(address + number * width, width) for number in range(access.elements)]

@@ -64,21 +64,10 @@ def record_access(access: Access, view: View) -> Record:
         access.threads,
         access.addresses.copy(),
         access.width,
-        access.width // count_elements(access.instruction),
+        access.width // access.elements,
         tuple(value.copy() for value in access.values),
         access.owner,
     )
-
-
-def count_elements(instruction: Instruction) -> int:
-    """Return the length of the vector that an instruction moves."""
-    for modifier in instruction.modifiers:
-        if modifier in _VECTORS:
-            return _VECTORS[modifier]
-    return 1
-
-
-_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def expand(addresses: Addresses, width: int) -> Ints:
