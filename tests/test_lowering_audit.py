@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 
 import pytest
+import torch
 from rich.console import Console
 
 from tiebreak.codegen import ARCHITECTURES, specimens
 from tiebreak.errors import InputError, MissingBackendError
 from tiebreak.impl.kernel_store import find_compiler
-from tiebreak.lowering import command
+from tiebreak.lowering import command, probes
 from tiebreak.lowering.kernels import (
     cutedsl_version,
     describe_source,
@@ -28,10 +29,14 @@ from tiebreak.lowering.manifest import (
     save_manifest,
 )
 from tiebreak.lowering.profile import derive_profile
+from tiebreak.ptx.ranks import make_session
 from tiebreak.ptx.triton_compiler import obtain_code
+from tiebreak.sim.fabric import simulate
 from tiebreak.sim.lowering import LOWERINGS
+from tiebreak.sim.machine import Settings
 from tiebreak.sim.ptx.flags import find_flag_operations
 from tiebreak.sim.ptx.parser import parse
+from tiebreak.sim.schedulers.registry import make_scheduler
 
 MANIFEST = load_manifest()
 TRITON = [name for name in MANIFEST if name.startswith("triton-")]
@@ -210,3 +215,40 @@ def test_the_command_says_what_it_audited_and_fails_on_a_difference(monkeypatch,
     assert '+order = "release"' in printed
     assert f"if this is right, run: {COMMAND}" in printed
     assert "as the manifest says" in printed
+
+
+PROFILED = {
+    "release_to_program": "barrier_before_release",
+    "acquire_from_program": "barrier_after_acquire",
+    "use_in_threads": "barrier_after_used_result",
+}
+"""Probes by the barrier that they need."""
+
+
+def run_probe(name: str, **arguments: object) -> list[str]:
+    """Return what is wrong with a probe of one warp per program on one simulated device."""
+
+    def host(fabric):
+        data, output = (fabric.upload(torch.zeros(32, dtype=torch.int32), name) for name in ("data", "output"))
+        flag = fabric.upload(torch.zeros(1, dtype=torch.int64), "flag")
+        programs = 1 if name == "use_in_threads" else 2
+        getattr(probes, name)[(programs,)](data, flag, output, block=32, num_warps=1)
+        fabric.synchronize()
+
+    scheduler = make_scheduler("default")
+    scheduler.begin()
+    return [violation.property for violation in simulate([host], scheduler, **arguments).violations]
+
+
+@pytest.mark.parametrize("name", PROFILED)
+@pytest.mark.parametrize("profile", LOWERINGS)
+def test_interpreted_probes_race_where_their_profile_has_no_barrier(profile, name):
+    found = run_probe(name, settings=Settings(lowering=profile))
+    assert found == ([] if getattr(LOWERINGS[profile], PROFILED[name]) else ["race"])
+
+
+@pytest.mark.parametrize("name", PROFILED)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_compiled_probes_race_where_the_profile_of_their_compiler_says_so(architecture, name):
+    found = run_probe(name, session=make_session("tiebreak.impl", f"sm_{architecture}a"))
+    assert found == ([] if getattr(LOWERINGS[triton_version()], PROFILED[name]) else ["race"])
