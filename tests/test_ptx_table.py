@@ -194,6 +194,18 @@ def test_fidelity_tells_exact_from_approximate() -> None:
     assert summarise_runs({entry: 7}).inexact == (entry,)
 
 
+def test_fidelity_names_sums_that_may_be_fused() -> None:
+    fused = kernel_of("mul.f32 %r1, %r2, %r3;", "sub.f32 %r4, %r2, %r1;", "add.f32 %r5, %r2, %r3;")
+    assert summarise_kernel(fused).contractions == (10,)
+    assert "PTX lines 10" in summarise_runs({}, fused).describe()
+    for lines in (
+        ("mul.rn.f32 %r1, %r2, %r3;", "add.f32 %r4, %r1, %r2;"),
+        ("mul.f32 %r1, %r2, %r3;", "add.rn.f32 %r4, %r1, %r2;"),
+        ("mul.lo.s32 %r1, %r2, %r3;", "add.s32 %r4, %r1, %r2;"),
+    ):
+        assert summarise_kernel(kernel_of(*lines)).contractions == ()
+
+
 def test_fidelity_names_what_is_not_in_the_table() -> None:
     with pytest.raises(UnknownInstructionError, match=r"line 10 of kernel table is 'wgmma\.fence"):
         summarise_kernel(kernel_of("add.s32 %r1, %r2, %r3;", "wgmma.fence.sync.aligned;"))

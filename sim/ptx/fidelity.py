@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .floating import CONTRACTION
 from .form import Entry
-from .module import Kernel
+from .module import Instruction, Kernel, Register
 from .table import find_entry
 
 
@@ -16,9 +17,11 @@ class Fidelity:
 
     Attributes:
         runs: How often each entry of the table occurs or ran, most frequent first.
+        contractions: PTX lines of sums that ptxas may fuse with the product that they add, which rounds otherwise.
     """
 
     runs: tuple[tuple[Entry, int], ...]
+    contractions: tuple[int, ...] = ()
 
     @property
     def inexact(self) -> tuple[Entry, ...]:
@@ -31,6 +34,8 @@ class Fidelity:
             f"{count:>12} {entry.title:<16} {entry.section:<12} {_remark(entry)}".rstrip() for entry, count in self.runs
         ]
         inexact = ", ".join(entry.title for entry in self.inexact)
+        if self.contractions:
+            rows.append(f"sums that ptxas may fuse with a product: PTX lines {', '.join(map(str, self.contractions))}")
         return "\n".join([*rows, f"inexact: {inexact}" if inexact else "no inexact instruction"])
 
 
@@ -38,9 +43,15 @@ def _remark(entry: Entry) -> str:
     return f"{entry.exactness}; {entry.note}" if entry.note else entry.exactness
 
 
-def summarise_runs(runs: Mapping[Entry, int]) -> Fidelity:
-    """Fidelity of an execution: ``Report.instructions`` of the executor."""
-    return Fidelity(tuple(sorted(runs.items(), key=lambda item: (-item[1], item[0].title))))
+def summarise_runs(runs: Mapping[Entry, int], kernel: Kernel | None = None) -> Fidelity:
+    """Fidelity of an execution.
+
+    Args:
+        runs: ``Report.instructions`` of the executor.
+        kernel: What was executed, to name sums that may be fused; None leaves them out.
+    """
+    ordered = sorted(runs.items(), key=lambda item: (-item[1], item[0].title))
+    return Fidelity(tuple(ordered), find_contractions(kernel) if kernel else ())
 
 
 def summarise_kernel(kernel: Kernel) -> Fidelity:
@@ -53,4 +64,26 @@ def summarise_kernel(kernel: Kernel) -> Fidelity:
     for instruction in kernel.body:
         entry = find_entry(instruction, kernel.name)
         runs[entry] = runs.get(entry, 0) + 1
-    return summarise_runs(runs)
+    return summarise_runs(runs, kernel)
+
+
+def find_contractions(kernel: Kernel) -> tuple[int, ...]:
+    """PTX lines of sums without a rounding modifier of a product without one (PTX ISA, "Floating Point: add")."""
+    products = {
+        operand.name
+        for instruction in kernel.body
+        if instruction.opcode == "mul" and _is_plain(instruction, kernel)
+        for operand in instruction.operands[:1]
+        if isinstance(operand, Register)
+    }
+    return tuple(
+        instruction.line
+        for instruction in kernel.body
+        if instruction.opcode in ("add", "sub")
+        and _is_plain(instruction, kernel)
+        and any(isinstance(operand, Register) and operand.name in products for operand in instruction.operands[1:])
+    )
+
+
+def _is_plain(instruction: Instruction, kernel: Kernel) -> bool:
+    return find_entry(instruction, kernel.name).note == CONTRACTION

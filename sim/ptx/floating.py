@@ -32,11 +32,14 @@ from .form import Array, Entry, Form, ValueOperation, storage_of
 _FLOATS = ("f32", "f64")
 _WITH_PAIRS = ("f32", "f64", "f32x2")
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
-_CONTRACTION = "without a rounding modifier ptxas may contract it with a multiplication; here it never does"
+CONTRACTION = "without a rounding modifier ptxas may fuse a product and a sum; here it is computed as written"
 
-ADD = Entry("add", "add", "9.7.3.3", types=_WITH_PAIRS, note=_CONTRACTION)
-SUB = Entry("sub", "sub", "9.7.3.4", types=_WITH_PAIRS, note=_CONTRACTION)
-MUL = Entry("mul", "mul", "9.7.3.5", types=_WITH_PAIRS, note=_CONTRACTION)
+ADD = Entry("add", "add", "9.7.3.3", types=_WITH_PAIRS, marks=ROUNDINGS)
+SUB = Entry("sub", "sub", "9.7.3.4", types=_WITH_PAIRS, marks=ROUNDINGS)
+MUL = Entry("mul", "mul", "9.7.3.5", types=_WITH_PAIRS, marks=ROUNDINGS)
+PLAIN_ADD = Entry("add", "add", "9.7.3.3", types=_WITH_PAIRS, note=CONTRACTION)
+PLAIN_SUB = Entry("sub", "sub", "9.7.3.4", types=_WITH_PAIRS, note=CONTRACTION)
+PLAIN_MUL = Entry("mul", "mul", "9.7.3.5", types=_WITH_PAIRS, note=CONTRACTION)
 FMA = Entry("fma", "fma", "9.7.3.6", types=_WITH_PAIRS)
 MAD = Entry("mad", "mad", "9.7.3.7", types=_FLOATS)
 DIV = Entry("div", "div", "9.7.3.8", types=_FLOATS)
@@ -47,9 +50,12 @@ MAX = Entry("max", "max", "9.7.3.12", types=_FLOATS)
 RCP = Entry("rcp", "rcp", "9.7.3.13", types=_FLOATS)
 SQRT = Entry("sqrt", "sqrt", "9.7.3.15", types=_FLOATS)
 COPYSIGN = Entry("copysign", "copysign", "9.7.3.2", types=_FLOATS)
-HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, note=_CONTRACTION)
-HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, note=_CONTRACTION)
-HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, note=_CONTRACTION)
+HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, marks=ROUNDINGS)
+HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, marks=ROUNDINGS)
+HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, marks=ROUNDINGS)
+PLAIN_HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, note=CONTRACTION)
+PLAIN_HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, note=CONTRACTION)
+PLAIN_HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, note=CONTRACTION)
 HALF_FMA = Entry("fma", "fma", "9.7.4.4", types=_HALVES)
 HALF_NEG = Entry("neg", "neg", "9.7.4.5", types=_HALVES)
 HALF_ABS = Entry("abs", "abs", "9.7.4.6", types=_HALVES)
@@ -297,26 +303,15 @@ def _copy_sign(form: Form) -> ValueOperation:
 
 
 RULES: dict[Entry, Callable[[Form], ValueOperation]] = {
-    ADD: _arithmetic("add", 2),
-    SUB: _arithmetic("sub", 2),
-    MUL: _arithmetic("mul", 2),
-    FMA: _arithmetic("fma", 3),
-    MAD: _arithmetic("fma", 3),
+    **dict.fromkeys((ADD, PLAIN_ADD, HALF_ADD, PLAIN_HALF_ADD), _arithmetic("add", 2)),
+    **dict.fromkeys((SUB, PLAIN_SUB, HALF_SUB, PLAIN_HALF_SUB), _arithmetic("sub", 2)),
+    **dict.fromkeys((MUL, PLAIN_MUL, HALF_MUL, PLAIN_HALF_MUL), _arithmetic("mul", 2)),
+    **dict.fromkeys((FMA, MAD, HALF_FMA), _arithmetic("fma", 3)),
     DIV: _arithmetic("div", 2),
     RCP: _arithmetic("rcp", 1),
     SQRT: _arithmetic("sqrt", 1),
-    ABS: _sign,
-    NEG: _sign,
-    MIN: _extreme,
-    MAX: _extreme,
+    **dict.fromkeys((ABS, NEG, HALF_ABS, HALF_NEG), _sign),
+    **dict.fromkeys((MIN, MAX, HALF_MIN, HALF_MAX), _extreme),
     COPYSIGN: _copy_sign,
-    HALF_ADD: _arithmetic("add", 2),
-    HALF_SUB: _arithmetic("sub", 2),
-    HALF_MUL: _arithmetic("mul", 2),
-    HALF_FMA: _arithmetic("fma", 3),
-    HALF_NEG: _sign,
-    HALF_ABS: _sign,
-    HALF_MIN: _extreme,
-    HALF_MAX: _extreme,
 }
 """How each instruction of this module is resolved."""
