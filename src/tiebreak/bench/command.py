@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from typer.core import TyperGroup
 
 from tiebreak.errors import TiebreakError
@@ -164,6 +165,31 @@ def bench_replay(
         return document.exit_status
 
     run_on_ranks(body)
+
+
+@app.command("ptx")
+def bench_ptx(
+    candidates: Annotated[int, typer.Option(help="Candidates of the row.")] = 4096,
+    k: Annotated[int, typer.Option(help="Ids to select.")] = K,
+    kind: Kinds = None,
+    arch: Annotated[str, typer.Option(help="Target to compile for.")] = "sm_100a",
+    samples: Annotated[int, typer.Option(help="Timed executions per kind.", min=1)] = 10,
+    seed: Seed = Method.seed,
+) -> None:
+    """Time the PTX machine on one row of the CuTeDSL selector, on one core; needs no GPU."""
+    from .ptx import measure_machine
+
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_WITHOUT_TERMINAL)
+    table = Table("scores", "races", "thread-instructions", "ms", "million per second")
+    for speed in measure_machine(candidates, k, check_kinds(kind or KINDS), arch, samples, seed):
+        table.add_row(
+            speed.kind,
+            "looked for" if speed.races else "not looked for",
+            f"{speed.thread_instructions:,}",
+            f"{speed.seconds * 1e3:.1f}",
+            f"{speed.rate / 1e6:.1f}",
+        )
+    console.print(table)
 
 
 @app.command("show")
