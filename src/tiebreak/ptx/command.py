@@ -123,7 +123,8 @@ def _print_outcome(console: Console, launched: Launched) -> None:
     for finding in launched.findings:
         console.print(str(finding), markup=False, soft_wrap=True)
     if launched.report is not None:
-        console.print(summarise_runs(launched.report.instructions).describe(), markup=False, highlight=False)
+        summary = summarise_runs(launched.report.instructions, launched.code.kernel)
+        console.print(summary.describe(), markup=False, highlight=False)
         rate = f"{launched.report.thread_instructions:,} thread-instructions in {launched.report.seconds:.2f} s"
         console.print(rate, markup=False)
     console.print(f"{launched.code.name}: findings: {len(launched.findings)}", markup=False)
