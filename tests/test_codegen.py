@@ -19,6 +19,8 @@ from tiebreak.errors import InputError, MissingBackendError
 from tiebreak.impl.kernel_binary import read_entry
 from tiebreak.impl.kernel_recipes import list_representatives
 from tiebreak.impl.kernel_store import find_compiler
+from tiebreak.sim.ptx.fidelity import summarise_kernel
+from tiebreak.sim.ptx.parser import parse
 
 ARCHITECTURES = codegen.ARCHITECTURES
 NAMES = [specimen.name for specimen in codegen.specimens()]
@@ -87,6 +89,17 @@ def test_cutedsl_kernels_compile_where_there_is_a_compiler(outcome, kind, archit
         assert f".target sm_{architecture}a" in text
         assert f".reqntid {threads}" in text
         assert read_entry(text)[1] == PARAMETERS[kind]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_instructions_of_every_kernel_are_exact(outcome, architecture):
+    paths = sorted(outcome[0].glob(f"*.sm_{architecture}*.ptx"))
+    assert len(paths) >= len(NAMES)
+    for path in paths:
+        for kernel in parse(path.read_text(), path.name).kernels.values():
+            fidelity = summarise_kernel(kernel)
+            assert not fidelity.inexact, f"{path.name}: {fidelity.describe()}"
+            assert not fidelity.contractions, f"{path.name}: {fidelity.describe()}"
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
