@@ -8,6 +8,7 @@ Instructions" and "Memory Consistency Model" of the PTX ISA.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -61,12 +62,12 @@ class AccessForm:
     vector: int
     operation: str = ""
 
-    @property
+    @cached_property
     def element_bytes(self) -> int:
         """Bytes of an element."""
-        return 16 if self.element == "b128" else np.dtype(VIEWS[self.element]).itemsize
+        return np.dtype(VIEWS[self.element]).itemsize
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Bytes that each thread touches."""
         return self.vector * self.element_bytes
@@ -100,14 +101,14 @@ def _plain_form(entry: Entry, words: list[str], instruction: Instruction, kernel
     orders = [
         word for word in words if word in ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
     ]
-    elements = [word for word in words if word in VIEWS or word == "b128"]
+    elements = [word for word in words if word in VIEWS]
     vectors = [word for word in words if word in _VECTORS]
     operations = [word for word in words if kind == "update" and word in _OPERATIONS]
     rest = set(words).difference(spaces, scopes, orders, elements, vectors, operations)
     rest.discard("noftz" if kind == "update" else "")
     if rest or len(elements) != 1 or (kind == "update") != (len(operations) == 1):
         raise _unknown(
-            instruction, kernel, f"the table has no .{' .'.join(sorted(rest))} here" if rest else "it needs a type"
+            instruction, kernel, f"the table has no .{' .'.join(sorted(rest))} here" if rest else "it needs a type of 8 to 64 bits"
         )
     order, scope = _order_and_scope(orders, scopes, kind)
     space: Space = _SPACES[spaces[0]] if spaces else "generic"

@@ -17,7 +17,7 @@ import numpy as np
 
 from .executor_control import find_decision
 from .executor_emission import Emission
-from .executor_liveness import Liveness, list_written
+from .executor_liveness import Liveness, list_read, list_written
 from .executor_registers import RegisterFile, Slot
 from .executor_translation import emit
 from .module import Address, Instruction, Kernel, Symbol
@@ -65,6 +65,7 @@ class CompiledKernel:
         distinct_entries: Each of them once.
         entry_numbers: Place among those of the entry of each instruction.
         decisions: What the executor does itself at each place, or None.
+        touched: Registers that each instruction reads or writes.
         symbols: Symbols that the instructions name.
         undefined: Registers that may be read before they are written.
 
@@ -82,6 +83,9 @@ class CompiledKernel:
         self.entry_numbers = np.array([numbers.setdefault(entry, len(numbers)) for entry in self.entries], np.int64)
         self.distinct_entries = tuple(numbers)
         self.decisions = tuple(find_decision(instruction) for instruction in kernel.body)
+        self.touched = tuple(
+            frozenset((*list_written(instruction), *list_read(instruction))) for instruction in kernel.body
+        )
         self.symbols = frozenset(_list_symbols(kernel))
         self._definitions = self._count_definitions()
         self._codes: dict[tuple[int, bool, bool], Code] = {}

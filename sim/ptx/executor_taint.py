@@ -85,6 +85,8 @@ class Taints:
 
     def follow(self, group: Group, instruction: Instruction) -> None:
         """Say which results of an instruction that a group performed depend on such values."""
+        if self._registers.keys().isdisjoint(self._cta.launch.compiled.touched[instruction.index]):
+            return
         active = self._active(group, instruction)
         kind = find_entry(instruction).kind
         if kind in ("value", "address", "warp"):
@@ -100,7 +102,8 @@ class Taints:
 
     def check_decision(self, group: Group, instruction: Instruction) -> None:
         """Report a branch or a barrier that depends on such a value."""
-        self._use(instruction, group.active, list_read(instruction), "is decided by it")
+        if not self._registers.keys().isdisjoint(self._cta.launch.compiled.touched[instruction.index]):
+            self._use(instruction, group.active, list_read(instruction), "is decided by it")
 
     def note_store(self, instruction: Instruction, form: AccessForm, piece: Piece, threads: Any) -> None:
         """Let memory that such values were written to count as not written, or report them in global memory."""

@@ -96,6 +96,9 @@ def _emit_access(emission: Emission, instruction: Instruction) -> None:
         following = instruction.index + 1
         access.narrow([isinstance(one, Register) and emission.live(one.name, following) for one in targets])
     base, offset = _split_address(emission, operands.pop(0))
+    if "L2::cache_hint" in instruction.modifiers:
+        # The policy of the cache, which comes last, is no value.
+        operands.pop()
     values = [emission.source(value, access.view_source(value)) for part in operands for value in _list_elements(part)]
     written = [emission.register(target, access.view_target(target)) if isinstance(target, Register) else "None"
                for target in targets]  # fmt: skip
