@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from tiebreak.errors import MissingBackendError, WorkspaceError
+from tiebreak.errors import MissingBackendError, PeerLostError, WorkspaceError
 
 from .agreement import require
 
@@ -63,9 +63,20 @@ class TorchFabric:
         self._buffers: list[TorchSymmetricBuffer] = []
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """Return every rank's value, through the host group."""
+        """Return every rank's value, through the host group.
+
+        Raises:
+            PeerLostError: The group lost a rank, or waited too long for one.
+        """
         values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value, group=self._host_group)
+        try:
+            dist.all_gather_object(values, value, group=self._host_group)
+        except RuntimeError as error:
+            raise PeerLostError(
+                f"a peer of rank {self.rank}",
+                limit=f"the host group lost it: {error}",
+                remedy="see which rank ended or stands still, and create the workspaces anew without it",
+            ) from error
         return values
 
     def rendezvous(self, byte_count: int) -> TorchSymmetricBuffer:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tiebreak.errors import SimulationError, WorkspaceError
+from tiebreak.errors import PeerLostError, SimulationError, WorkspaceError
 
 from .agent import Pending
 from .clock import Clock
@@ -71,7 +71,11 @@ class SimulatedFabric:
     # -- what host code uses -------------------------------------------------------------------------------------
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """Return every rank's value, in rank order; blocks until all ranks called."""
+        """Return every rank's value, in rank order; blocks until all ranks called.
+
+        Raises:
+            PeerLostError: A rank that has not called died, or its host raised and time passes.
+        """
         world, number = self._world, self._round
         self._round += 1
         if number == len(world.rounds):
@@ -79,13 +83,22 @@ class SimulatedFabric:
         this = world.rounds[number]
         this.values[self.rank] = value
         this.clocks.append(self._machine.leave_host(self.rank))
+
+        def missing() -> list[int]:
+            return sorted(set(range(self.world_size)) - set(this.values))
+
+        def lost() -> list[int]:
+            return [rank for rank in missing() if self._machine.has_left(rank)]
+
         self._machine.reach(
             Pending(
                 "gather",
-                ready=lambda: len(this.values) == self.world_size,
-                waits_for=lambda: f"ranks {sorted(set(range(self.world_size)) - set(this.values))} to gather",
+                ready=lambda: not missing() or bool(lost()),
+                waits_for=lambda: f"ranks {missing()} to gather",
             )
         )
+        if missing():
+            raise PeerLostError(f"rank {lost()[0]}", limit="left while this rank waited to hear of it")
         if not this.agreed:
             this.agreed = True
             self._machine.agree()

@@ -17,6 +17,7 @@ from tiebreak.errors import InputError
 from .agent import Agent, Pending, Program
 from .clock import Clock
 from .device import Collective, Device, Entry, Launch, Stream, Work
+from .faults import Fault, FaultWatch
 from .lowering import resolve_lowering
 from .memory import Memory
 from .observer import Observer
@@ -37,11 +38,12 @@ class Settings:
         lowering: Lowering profile, see ``lowering.LOWERINGS``.
         residency: Programs of one device that can run at a time.
         budget: Largest number of steps of an execution.
-        tolerate_stalls: Whether time passes when nobody can move, so that
-            bounded waits run out, instead of reporting a deadlock.
+        tolerate_stalls: Whether time passes, so that bounded waits run out and hosts hear
+            of peers that ended in an error, instead of reporting a deadlock.
         stop_at_first: Whether an execution ends at its first violation.
         data_points: Whether plain accesses to shared memory are scheduling
             points too.  Races are found either way; wrong values need it.
+        fault: What happens to a rank, or None.
     """
 
     lowering: str = "triton-3.6"
@@ -50,6 +52,7 @@ class Settings:
     tolerate_stalls: bool = False
     stop_at_first: bool = True
     data_points: bool = True
+    fault: Fault | None = None
 
 
 @dataclass
@@ -62,6 +65,7 @@ class Execution:
         violations: Broken properties, in the order they were seen.
         schedule: Text that replays the execution, see ``schedulers.replay``.
         steps: Number of steps.
+        rank_steps: Number of steps of each rank.
         switches: Number of steps that left an agent which could have gone on.
         stalls: Number of times that nobody could move.
         trace: The events.
@@ -72,6 +76,7 @@ class Execution:
     violations: list[Violation] = field(default_factory=list)
     schedule: str = "-"
     steps: int = 0
+    rank_steps: list[int] = field(default_factory=list)
     switches: int = 0
     stalls: int = 0
     trace: Trace = field(default_factory=Trace)
@@ -107,6 +112,7 @@ class Machine:
         self.agree: Callable[[], None] = lambda: None
         self.last_writes: dict[int, str] = {}
         self.step = 0
+        self.faults = FaultWatch(self.settings.fault, ranks)
         self._components: dict[tuple[int, int, int], int] = {}
         self._deviations: dict[int, str] = {}
         self._main: greenlet | None = None
@@ -141,18 +147,22 @@ class Machine:
         ]
         outcome.schedule = encode(self._deviations)
         outcome.steps = self.step
+        outcome.rank_steps = self.faults.steps
         return outcome
 
     def _loop(self, scheduler: Scheduler) -> None:
         while not self._halted:
             self._progress.advance_streams()
             agents = self.agents()
-            if not agents and all(device.idle for device in self.devices):
+            if not agents and all(device.idle or self.faults.is_dead(device.rank) for device in self.devices):
                 return
-            enabled = [agent for agent in agents if agent.enabled]
+            moving = [agent for agent in agents if not self.faults.is_held(agent.rank)]
+            enabled = [agent for agent in moving if agent.enabled]
+            if not enabled and self.faults.release(moving):
+                continue
             if not enabled:
                 self._outcome.stalls += 1
-                enabled = self._progress.resolve_stall(agents)
+                enabled = self._progress.resolve_stall(moving)
                 if not enabled:
                     return
             if self.step >= self.settings.budget:
@@ -168,6 +178,7 @@ class Machine:
             self._deviations[self.step] = chosen.name
             self._outcome.switches += before in enabled
         self._progress.note_step(chosen)
+        self.faults.steps[chosen.rank] += 1
         self._resume(chosen)
         self.step += 1
 
@@ -194,22 +205,29 @@ class Machine:
 
     def _close(self) -> None:
         """Kill the agents that did not finish, so that no frame outlives the execution."""
-        for agent in self.agents():
+        for agent in self._unfinished(range(self.ranks)):
             if agent.thread is not None and not agent.thread.dead:
                 agent.thread.throw()
         self._main = None
 
     def agents(self) -> list[Agent]:
-        """Return the unfinished agents that exist now, hosts first, then programs in order."""
-        hosts = [host for host in self.hosts if not host.finished]
+        """Return the unfinished agents that exist now on ranks that live, hosts first, then programs in order."""
+        return self._unfinished([rank for rank in range(self.ranks) if not self.faults.is_dead(rank)])
+
+    def _unfinished(self, ranks: Sequence[int]) -> list[Agent]:
+        hosts = [self.hosts[rank] for rank in ranks if not self.hosts[rank].finished]
         programs = [
             program.agent
-            for device in self.devices
-            for _, stream in sorted(device.streams.items())
+            for rank in ranks
+            for _, stream in sorted(self.devices[rank].streams.items())
             for program in stream.running
             if not program.agent.finished
         ]
         return hosts + programs
+
+    def has_left(self, rank: int) -> bool:
+        """Whether others can know that a rank takes part in nothing any more: it died, or its host raised long ago."""
+        return self.faults.is_dead(rank) or (self.settings.tolerate_stalls and self.hosts[rank].error is not None)
 
     # -- what agents call ----------------------------------------------------------------------------------------
 

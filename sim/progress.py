@@ -41,7 +41,8 @@ class Progress:
         moved = True
         while moved:
             moved = False
-            for device in self._machine.devices:
+            living = [device for device in self._machine.devices if not self._machine.faults.is_dead(device.rank)]
+            for device in living:
                 for _, stream in sorted(device.streams.items()):
                     before = stream.active
                     stream.advance()

@@ -116,6 +116,10 @@ class RowMismatchError(PeerError):
     """Raised when a peer took part in an exchange with another number of rows."""
 
 
+class PeerLostError(TiebreakError):
+    """Raised when the hosts were to agree on something and one of them was gone."""
+
+
 class WorkerError(TiebreakError):
     """Raised when a worker process of a backend failed, died, or did not answer in time."""
 

@@ -27,6 +27,7 @@ class Outcome:
         schedule: Text that replays the execution; ``-`` where there is no schedule.
         table: Events with one column per rank, or an empty string.
         steps: Scheduled steps.
+        rank_steps: Scheduled steps of each rank.
     """
 
     outputs: list[list[Ids]]
@@ -35,6 +36,7 @@ class Outcome:
     schedule: str = "-"
     table: str = ""
     steps: int = 0
+    rank_steps: list[int] = field(default_factory=list)
 
 
 def collect_results(results: Sequence[tuple[list[Ids], BaseException | None]]) -> Outcome:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tiebreak.errors import InputError, MissingBackendError, WorkerError
 
 from . import Ids, Outcome, Packed, collect_results
+from .host import SIMULATED_FAULTS
 from .pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -103,7 +104,11 @@ class CudaBackend:
 
         Raises:
             MissingBackendError: Processes were asked for, and there are fewer GPUs than ranks.
+            InputError: The scenario has a fault of simulated ranks.
         """
+        if scenario.fault in SIMULATED_FAULTS:
+            limit = "only simulated ranks can have it"
+            raise InputError("fault", value=scenario.fault, limit=limit, remedy="take a backend of simulated ranks")
         placement = self._place(scenario.ranks)
         pool = obtain_pool(placement, 1 if placement == "streams" else scenario.ranks)
         timeout = TIMEOUT + scenario.epochs * EPOCH_TIMEOUT

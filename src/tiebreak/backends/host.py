@@ -23,6 +23,9 @@ POISON = -0x21524111
 TOLERANT_FAULTS = ("dead", "one-fewer")
 """Faults after which nobody can move until the bounded waits run out."""
 
+SIMULATED_FAULTS = ("skips", "dies", "late", "stalled")
+"""Faults that need simulated ranks: they count steps, or leave hosts that wait for one that ended."""
+
 
 class RankDevice(Protocol):
     """A rank's device, as far as launches without peers need it."""
@@ -139,6 +142,8 @@ class HostProgram:
         cases = self._cases
         if faulty and scenario.fault in TOLERANT_FAULTS:
             cases = cases[:-1]
+        if scenario.fault == "skips" and fabric.rank == scenario.fault_rank:
+            cases = [*cases[: scenario.fault_step], *cases[scenario.fault_step + 1 :]]
         run = self._replay if scenario.mode == "graph" else self._launch
         run(fabric, workspace, cases)
         if faulty and scenario.fault in TOLERANT_FAULTS:

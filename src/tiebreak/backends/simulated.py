@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import torch
 
 from tiebreak.sim.fabric import Session, SimulatedFabric, run_ranks, simulate
+from tiebreak.sim.faults import Fault, FaultKind
 from tiebreak.sim.interpreter import open_session
 from tiebreak.sim.machine import Execution, Settings
 from tiebreak.sim.schedulers import Scheduler
@@ -106,11 +107,20 @@ def run_hosts(
         lowering=scenario.lowering,
         residency=scenario.residency,
         data_points=scenario.data_points,
-        tolerate_stalls=scenario.fault in TOLERANT_FAULTS,
+        tolerate_stalls=scenario.fault in (*TOLERANT_FAULTS, "skips", "dies", "stalled"),
+        fault=_fault_of(scenario),
     )
     failing = [scenario.ranks - 1] if scenario.fault == "rendezvous" else []
     execution = simulate(hosts, scheduler, settings, failing_rendezvous=failing, session=session)
     return _outcome(execution, outputs, scenario.ranks)
+
+
+def _fault_of(scenario: Scenario) -> Fault | None:
+    """The fault of a scenario that strikes at a step, or None."""
+    kinds: dict[str, FaultKind] = {kind: kind for kind in get_args(FaultKind)}
+    if scenario.fault not in kinds:
+        return None
+    return Fault(kinds[scenario.fault], scenario.fault_rank, scenario.fault_step)
 
 
 def _run_alone(launch: Callable[[SimulatedFabric], list[torch.Tensor]]) -> list[Ids]:
@@ -133,4 +143,5 @@ def _outcome(execution: Execution, outputs: list[list[Ids]], ranks: int) -> Outc
         execution.schedule,
         execution.trace.table(ranks) if execution.violations else "",
         execution.steps,
+        execution.rank_steps,
     )

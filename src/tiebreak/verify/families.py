@@ -13,7 +13,7 @@ from typing import Any
 
 from tiebreak.backends.registry import PTX, form_of, on_ptx_machine
 
-from .scenario import CONTRACTS, Scenario
+from .scenario import CONTRACTS, STEP_FAULTS, Scenario
 
 Plan = Iterator[tuple[Scenario, str]]
 
@@ -69,6 +69,7 @@ class Family:
         plan: Generates the scenarios for a backend and an effort.
         flags: Whether it needs device flags, so that the fallback is left out.
         schedules: Whether it needs schedules, so that the spec is left out.
+        steps: Whether it counts steps of simulated ranks, so that GPUs and compiled kernels are left out.
     """
 
     property: str
@@ -76,6 +77,7 @@ class Family:
     plan: Callable[[str, Effort], Plan]
     flags: bool = False
     schedules: bool = False
+    steps: bool = False
 
 
 def base_scenario(backend: str, **fields: Any) -> Scenario:
@@ -251,6 +253,30 @@ def plan_faults(backend: str, effort: Effort) -> Plan:
                 yield scenario, next(schedules)
 
 
+MATRIX_STRIDES = {"quick": 97, "default": 53, "deep": 1}
+"""One of so many faults of the matrix is run, per effort; primes, so that all kinds and ranks are met."""
+
+
+def plan_fault_matrix(backend: str, effort: Effort) -> Plan:
+    """Each rank dies, is late or stalls before each of its steps, and leaves out each of its merges."""
+    from tiebreak.backends.simulated import SimulatedBackend
+
+    stride = MATRIX_STRIDES[effort.level]
+    number = effort.seed
+    for ranks, owner_rows in itertools.product([ranks for ranks in effort.ranks if 2 <= ranks <= 3], (0, 1)):
+        mode = "graph" if (ranks + owner_rows) % 2 else "eager"
+        fields = {"rows": 1, "owner_rows": owner_rows, "k": 2, "local": 2, "length": 8, "mode": mode}
+        sound = base_scenario(backend, ranks=ranks, preset=effort.preset, seed=effort.seed, **fields)
+        steps = SimulatedBackend(backend).run(sound, "default").rank_steps
+        for rank in range(ranks):
+            for epoch in range(sound.epochs):
+                yield replace(sound, fault="skips", fault_rank=rank, fault_step=epoch), "default"
+            for step, fault in itertools.product(range(steps[rank]), STEP_FAULTS):
+                number += 1
+                if number % stride == 0:
+                    yield replace(sound, fault=fault, fault_rank=rank, fault_step=step), "default"
+
+
 FAMILIES = (
     Family("", "", plan_merges),
     Family("", "", plan_owners, flags=True),
@@ -272,5 +298,13 @@ FAMILIES = (
         plan_faults,
         flags=True,
         schedules=True,
+    ),
+    Family(
+        "fault-matrix",
+        "a rank dies, is late, stalls or leaves a merge out, whichever and wherever: nobody hangs, no result is wrong",
+        plan_fault_matrix,
+        flags=True,
+        schedules=True,
+        steps=True,
     ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +11,9 @@ from tiebreak.errors import GeometryError, PeerError, PeerTimeoutError, RowMisma
 from tiebreak.spec.contracts import Contract, check_agreement
 
 from .case import MergeCase, draw_cases
+from .finding import Finding
 from .scenario import Scenario
+from .survivors import judge_survivors
 
 MERGE_PROPERTIES: dict[str, str] = {
     "exact-order": "every rank returns the k best ids, best first, padded with -1",
@@ -31,14 +32,6 @@ _BACKEND_PROPERTIES = {
 }
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One broken property of one execution."""
-
-    property: str
-    message: str
-
-
 def judge(scenario: Scenario, outcome: Outcome) -> list[Finding]:
     """Return the findings of an execution; an empty list is a pass.
 
@@ -52,8 +45,10 @@ def judge(scenario: Scenario, outcome: Outcome) -> list[Finding]:
         "fewer-rows": _judge_rows,
         "dead": _judge_timeout,
         "one-fewer": _judge_timeout,
+        "late": _judge_results,
+        **dict.fromkeys(("dies", "stalled", "skips"), judge_survivors),
     }
-    expected = ("host-error",) if scenario.fault not in ("none", "rendezvous") else ()
+    expected = ("host-error",) if scenario.fault not in ("none", "rendezvous", "late") else ()
     findings = [
         Finding(_BACKEND_PROPERTIES.get(name, "progress"), message)
         for name, message in outcome.violations

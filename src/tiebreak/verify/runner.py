@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tiebreak.backends import Outcome
-from tiebreak.backends.registry import form_of, make_backend, on_device, on_ptx_machine
+from tiebreak.backends.registry import SIMULATED, form_of, make_backend, on_device, on_ptx_machine
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.report.model import Cell, Failure
 from tiebreak.report.model import Result as Verdict
@@ -20,7 +20,8 @@ from tiebreak.report.model import Result as Verdict
 from .checks import CHECKS, Check, Trial
 from .command import replay_command
 from .families import FAMILIES, Effort, Family
-from .judgement import MERGE_PROPERTIES, Finding, judge
+from .finding import Finding
+from .judgement import MERGE_PROPERTIES, judge
 from .scenario import Scenario
 from .shrinking import Failing, Shrinker
 
@@ -83,6 +84,8 @@ def applies(family: Family, backend: str) -> bool:
     """Tell whether a family says anything about a backend."""
     if backend == "spec":
         return not (family.schedules or family.flags)
+    if family.steps and backend not in SIMULATED:
+        return False
     return not (family.flags and form_of(backend) == "all-gather")
 
 

@@ -18,12 +18,13 @@ DISCIPLINES = ("alternating", "acknowledged")
 MODES = ("eager", "graph")
 LEAST = {
     "ranks": 1, "interleave": 1, "rows": 0, "k": 1, "local": 1, "length": 1, "epochs": 1, "residency": 1, "skew": 0,
-    "row_counts": 1, "owner_rows": 0,
+    "row_counts": 1, "owner_rows": 0, "fault_rank": 0, "fault_step": 0,
 }  # fmt: skip
 CONTRACTS = ("order", "set")
 IMPLEMENTATIONS = ("auto", "cutedsl", "triton")
 LAUNCHES = ("auto", "fused", "separate")
-FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry")
+STEP_FAULTS = ("dies", "late", "stalled")
+FAULTS = ("none", "fewer-rows", "dead", "one-fewer", "rendezvous", "geometry", "skips", *STEP_FAULTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,10 @@ class Scenario(Recipe):
             merges one row fewer in the last epoch); ``dead`` (it stops before the
             last epoch); ``one-fewer`` (it takes part in one merge fewer and goes
             on); ``rendezvous`` (its rendezvous fails); ``geometry`` (it asks for
-            another k).
+            another k).  Or on any rank: ``skips`` (it leaves out one of its merges), and on
+            simulated ranks ``dies``, ``late`` and ``stalled``, see ``sim.faults``.
+        fault_rank: Rank on which any of the latter goes wrong.
+        fault_step: Merge that it leaves out, or step of that rank before which it dies or waits.
         epoch: Epoch that the device counters start from.
         residency: Programs of one device that can run at a time.
         data_points: Whether plain accesses to shared memory are scheduling points.
@@ -58,6 +62,8 @@ class Scenario(Recipe):
     lowering: str = "triton-3.6"
     mode: str = "eager"
     fault: str = "none"
+    fault_rank: int = 0
+    fault_step: int = 0
     epoch: int = 0
     residency: int = 132
     data_points: bool = True
@@ -101,6 +107,20 @@ class Scenario(Recipe):
             )
         if self.fault != "none" and self.ranks < 2:
             raise InputError("fault", value=self.fault, limit="needs a second rank", remedy="use 2 ranks or more")
+        self._check_place_of_fault()
+
+    def _check_place_of_fault(self) -> None:
+        """Check that the fault has a place exactly if it can have one."""
+        placed = self.fault in (*STEP_FAULTS, "skips")
+        if not placed and (self.fault_rank or self.fault_step):
+            limit = f"fault {self.fault} has no rank and no step of its own"
+            raise InputError("fault_rank or fault_step", limit=limit, remedy="leave it out, or name another fault")
+        for name, value, end in (
+            ("fault_rank", self.fault_rank, self.ranks),
+            ("fault_step", self.fault_step, self.epochs if self.fault == "skips" else None),
+        ):
+            if placed and end is not None and value >= end:
+                raise InputError(name, value=value, limit=f"must be below {end}", remedy="choose a smaller one")
 
 
 def parse_scenario(text: str) -> Scenario:

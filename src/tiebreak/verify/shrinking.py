@@ -16,7 +16,8 @@ from tiebreak.backends import Outcome
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.sim.schedulers.replay import Replay, decode
 
-from .judgement import Finding, judge
+from .finding import Finding
+from .judgement import judge
 from .scenario import Scenario
 
 ATTEMPTS = 100
@@ -111,4 +112,9 @@ def smaller_scenarios(scenario: Scenario) -> Iterator[Scenario]:
 def _with(scenario: Scenario, name: str, value: Any) -> Scenario:
     # Fewer rows leave fewer numbers of rows to draw from.
     row_counts = min(scenario.row_counts, value + 1) if name == "rows" else scenario.row_counts
-    return replace(scenario, **{"row_counts": row_counts, name: value})
+    changes = {"row_counts": row_counts, name: value}
+    if name == "ranks":
+        changes["fault_rank"] = min(scenario.fault_rank, value - 1)
+    if name == "epochs" and scenario.fault == "skips":
+        changes["fault_step"] = min(scenario.fault_step, value - 1)
+    return replace(scenario, **changes)
