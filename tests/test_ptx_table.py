@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tiebreak.sim.ptx.access import resolve_access
 from tiebreak.sim.ptx.atomic import resolve_update
+from tiebreak.sim.ptx.executor import execute
 from tiebreak.sim.ptx.fidelity import summarise_kernel, summarise_runs
 from tiebreak.sim.ptx.module import Instruction, Kernel
 from tiebreak.sim.ptx.parser import parse

@@ -107,9 +107,8 @@ def _plain_form(entry: Entry, words: list[str], instruction: Instruction, kernel
     rest = set(words).difference(spaces, scopes, orders, elements, vectors, operations)
     rest.discard("noftz" if kind == "update" else "")
     if rest or len(elements) != 1 or (kind == "update") != (len(operations) == 1):
-        raise _unknown(
-            instruction, kernel, f"the table has no .{' .'.join(sorted(rest))} here" if rest else "it needs a type of 8 to 64 bits"
-        )
+        why = f"the table has no .{' .'.join(sorted(rest))} here" if rest else "it needs one type"
+        raise _unknown(instruction, kernel, why)
     order, scope = _order_and_scope(orders, scopes, kind)
     space: Space = _SPACES[spaces[0]] if spaces else "generic"
     return AccessForm(
