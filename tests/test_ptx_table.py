@@ -138,6 +138,27 @@ def test_unknown_accesses_are_named(line: str) -> None:
         resolve_access(instruction, kernel.name)
 
 
+CACHE_HINTS = (
+    HEAD.replace("table()", "table(.param .u64 cell)")
+    + """
+    createpolicy.fractional.L2::evict_last.b64 %d4;
+    ld.param.b64 %d1, [cell];
+    ld.global.L2::cache_hint.b32 %r1, [%d1], %d4;
+    add.u32 %r1, %r1, 1;
+    st.global.L2::cache_hint.v2.b32 [%d1], {%r1, %r1}, %d4;
+    red.global.add.L2::cache_hint.u32 [%d1], 5, %d4;
+    ret;
+}
+"""
+)
+
+
+def test_cache_hints_are_no_values() -> None:
+    module, cell = parse(CACHE_HINTS), np.array([7, 0], np.uint32)
+    execute(module.kernels["table"], module, 1, 1, (cell,))
+    assert cell.tolist() == [13, 8]
+
+
 def test_unknown_updates_are_named() -> None:
     for name in ("atom.global.add.s64", "atom.global.inc.s32", "red.shared.min.f32"):
         instruction, _ = instruction_of(f"{name} %d1, [%d2], %d3;")
