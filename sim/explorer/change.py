@@ -11,9 +11,7 @@ from .events import (
     is_before,
     last_there,
     nth,
-    place_write,
     put,
-    rank,
     scratch_at,
     set_at,
     thread_at,
@@ -29,9 +27,13 @@ from .layout import (
     BEFORE_THERE,
     BLOCK,
     BLOCK_NOW,
+    CTA,
+    CTA_OF,
     DEPARTED,
     EARLIER,
     FROZEN,
+    GPU,
+    GPU_OF,
     HIGH,
     INITIAL,
     ISSUED,
@@ -41,6 +43,7 @@ from .layout import (
     LOCATION,
     LOCATIONS,
     MERGED,
+    MODEL,
     NEXT_KIND,
     NEXT_LANE,
     NEXT_OPERATION,
@@ -49,15 +52,18 @@ from .layout import (
     OP_KIND,
     OP_LOCATION,
     OP_ORDER,
+    OP_SCOPE,
     OP_VALUE,
     OPERATION,
     ORDER,
     PARTNER,
     PENDING,
     PREFIX,
+    PTX,
     READ,
     RECORD,
     ROOT,
+    SCOPE,
     SIZE,
     SOURCE,
     STARVED,
@@ -75,6 +81,7 @@ from .layout import (
     Tables,
 )
 from .lookup import look_up
+from .places import place_after_source, place_write
 from .relations import relate
 
 
@@ -99,7 +106,9 @@ def add_event(t: Tables, m: Array, f: int, source: int, value: int) -> int:
     m[here + OPERATION] = operation
     m[here + LOCATION] = t.operations[OP_LOCATION, operation]
     m[here + ORDER] = t.operations[OP_ORDER, operation]
+    m[here + SCOPE] = t.operations[OP_SCOPE, operation]
     m[here + THREAD] = m[f + NEXT_THREAD]
+    m[here + CTA_OF], m[here + GPU_OF] = t.places[CTA, m[f + NEXT_THREAD]], t.places[GPU, m[f + NEXT_THREAD]]
     m[here + BLOCK] = m[thread + BLOCK_NOW]
     m[here + LANE] = m[f + NEXT_LANE]
     m[here + STATE] = m[thread + STATE_NOW]
@@ -192,12 +201,12 @@ def everyone_arrived(t: Tables, m: Array, f: int, thread: int, operation: int) -
 
 
 @compiled
-def revisit(t: Tables, m: Array, f: int, read: int, position: int, write: int, lapse: bool) -> None:
+def revisit(t: Tables, m: Array, f: int, read: int, position: int, write: int, lapse: bool) -> bool:
     """Have an earlier read, or a wait that is never to end, see a write that was just added.
 
-    What was added after the read goes, except what the write needs.  The
-    position in coherence order counts the writes that stay; an update's is
-    that after what it reads.
+    What was added after the read goes, except what the write needs; its place
+    in coherence order is one among the writes that stay.  False if coherence
+    would have a circle.
     """
     kept = scratch_at(m, 0)
     for word in range(m[WORDS]):
@@ -212,14 +221,15 @@ def revisit(t: Tables, m: Array, f: int, read: int, position: int, write: int, l
         m[at(m, f, read) + KIND] = STARVED
         m[at(m, f, read) + SOURCE] = INITIAL
     _keep(t, m, f, kept)
-    partner = m[at(m, f, write) + PARTNER]
-    if partner >= 0:
-        position = rank(m, f, m[at(m, f, partner) + SOURCE])
-    place_write(m, f, m[at(m, f, write) + LOCATION], write, position)
+    if m[at(m, f, write) + PARTNER] >= 0 and m[MODEL] != PTX:
+        position = place_after_source(m, f, write)
+    if not place_write(m, f, write, position):
+        return False
     if not lapse:
         m[at(m, f, read) + SOURCE] = write
         m[at(m, f, read) + VALUE] = m[at(m, f, write) + VALUE]
         relate(m, f, read)
+    return True
 
 
 @compiled
@@ -271,6 +281,19 @@ def _would_read(t: Tables, m: Array, here: int, there: int) -> bool:
 
 
 @compiled
+def _is_preferred(m: Array, f: int, kind: int, other: int, write: int) -> bool:
+    """Whether a write is after another one, or, for a read, unordered with it and of a later thread, block or lane."""
+    if is_before(m, f, write, other):
+        return True
+    if m[MODEL] != PTX or kind == WRITE or other == write or is_before(m, f, other, write):
+        return False
+    a, b = at(m, f, other), at(m, f, write)
+    if m[a + THREAD] != m[b + THREAD]:
+        return m[a + THREAD] > m[b + THREAD]
+    return m[a + BLOCK] > m[b + BLOCK] or (m[a + BLOCK] == m[b + BLOCK] and m[a + LANE] > m[b + LANE])
+
+
+@compiled
 def is_maximal(t: Tables, m: Array, f: int, event: int, known: int) -> bool:
     """Whether an event is as the explorer would add it by default to the events of a set.
 
@@ -294,7 +317,7 @@ def is_maximal(t: Tables, m: Array, f: int, event: int, known: int) -> bool:
         elif m[there + KIND] == READ:
             if kind == WRITE and m[there + SOURCE] == event:
                 return False
-        elif m[there + KIND] == WRITE and is_before(m, f, write, other) and _would_read(t, m, here, there):
+        elif m[there + KIND] == WRITE and _is_preferred(m, f, kind, other, write) and _would_read(t, m, here, there):
             return False
         other = m[there + BEFORE_THERE]
     return True

@@ -16,7 +16,9 @@ from .layout import (
     LOCATION,
     PARTNER,
     PREFIX,
+    PTX,
     READ,
+    SEQUENTIAL,
     SIZE,
     SOURCE,
     WAITS,
@@ -24,8 +26,7 @@ from .layout import (
     WRITE,
     Array,
 )
-
-SEQUENTIAL, RC11 = range(2)
+from .ptx import allows
 
 
 @compiled
@@ -37,6 +38,8 @@ def consistent(m: Array, f: int, model: int, event: int, revisited: int) -> bool
     """
     if m[at(m, f, event) + KIND] > WRITE:
         return True
+    if model == PTX:
+        return allows(m, f, event)
     if m[at(m, f, event) + KIND] == WRITE and not _atomic(m, f, event):
         return False
     if model == SEQUENTIAL:

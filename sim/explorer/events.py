@@ -150,18 +150,3 @@ def count_writes(m: Array, f: int, location: int) -> int:
         total += m[at(m, f, event) + KIND] == WRITE
         event = m[at(m, f, event) + BEFORE_THERE]
     return total
-
-
-@compiled
-def place_write(m: Array, f: int, location: int, write: int, position: int) -> None:
-    """Put a write after so many others of its location, and before the rest."""
-    own, event = set_at(m, f, write, EARLIER), last_there(m, f, location)
-    while event >= 0:
-        if event != write and m[at(m, f, event) + KIND] == WRITE and rank(m, f, event) <= position:
-            put(m, own, event)
-        event = m[at(m, f, event) + BEFORE_THERE]
-    event = last_there(m, f, location)
-    while event >= 0:
-        if event != write and m[at(m, f, event) + KIND] == WRITE and not holds(m, own, event):
-            put(m, set_at(m, f, event, EARLIER), write)
-        event = m[at(m, f, event) + BEFORE_THERE]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
+
+from tiebreak.errors import InputError
 
 from .history import Histories, State
 from .layout import (
     AT_EVENTS,
+    AT_ORDERS,
     AT_SEQUENCE,
     AT_THREADS,
     BLOCK,
@@ -19,8 +23,10 @@ from .layout import (
     HEADER,
     KIND,
     LANE,
+    MODEL,
     OPERATION,
     PARTNER,
+    PTX,
     READ,
     RECORD,
     SIZE,
@@ -35,6 +41,7 @@ from .layout import (
     Array,
 )
 from .operations import Barrier, Fence, Location, Operation, Value
+from .ptx import find_order
 
 EventKey = tuple[int, int, int, int]
 """Thread, block, lane and kind: what names an event in every execution."""
@@ -78,8 +85,13 @@ class Event:
         return self.key[3]
 
     @property
-    def location(self) -> Location | None:
-        """Location accessed."""
+    def accesses(self) -> bool:
+        """Whether it accesses memory."""
+        return self.kind <= WRITE
+
+    @property
+    def location(self) -> Location:
+        """Location accessed, None for what accesses none."""
         return None if isinstance(self.operation, Fence | Barrier) else self.operation.location
 
 
@@ -91,12 +103,13 @@ class Execution:
         events: In an order in which each comes after what it needs, except
             that a read may come before the write that it reads.
         states: State in which each thread is at the end.
-        initial: Initial value of every location that is accessed.
+        memories: What memory may hold at the end; more than one thing where
+            writes race under ``ptx``.
     """
 
     events: tuple[Event, ...]
     states: tuple[State, ...]
-    initial: dict[Location, Value]
+    memories: tuple[dict[Location, Value], ...]
 
     @property
     def results(self) -> tuple[Any, ...]:
@@ -105,14 +118,14 @@ class Execution:
 
     @property
     def memory(self) -> dict[Location, Value]:
-        """Last value of each location in coherence order."""
-        final = dict(self.initial)
-        depth = dict.fromkeys(final, -1)
-        for event in self.events:
-            if event.kind == WRITE and event.location is not None and len(event.earlier) > depth[event.location]:
-                depth[event.location] = len(event.earlier)
-                final[event.location] = event.value
-        return final
+        """Last value of each location.
+
+        Raises:
+            InputError: Writes race, and there is no one last value.
+        """
+        if len(self.memories) > 1:
+            raise InputError("memory", value=len(self.memories), limit="one final state", remedy="use memories")
+        return self.memories[0]
 
     @property
     def key(self) -> Hashable:
@@ -162,5 +175,31 @@ def decode(memory: Array, number: int, histories: Histories) -> Execution:
         histories.states[frame[threads + index * THREAD_RECORD + STATE_NOW]]
         for index in range(len(histories.program.threads))
     )
-    locations = {entry.location for entry in found} - {None}
-    return Execution(found, states, {place: histories.program.initial_value(place) for place in locations})
+    return Execution(found, states, tuple(_find_memories(memory, start, sequence, found, histories)))
+
+
+def _find_memories(
+    memory: Array, start: int, sequence: list[int], events: tuple[Event, ...], histories: Histories
+) -> list[dict[Location, Value]]:
+    """What memory may hold at the end: at each location a write that none comes after."""
+    initial = {event.location: histories.program.initial_value(event.location) for event in events if event.accesses}
+    if memory[MODEL] != PTX:
+        for event in sorted(events, key=lambda event: len(event.earlier)):
+            if event.kind == WRITE:
+                initial[event.location] = event.value
+        return [initial]
+    found: list[dict[Location, Value]] = []
+    words, permutation = int(memory[WORDS]), find_order(memory, start, 0)
+    while permutation >= 0:
+        orders = memory[int(memory[AT_ORDERS]) :].reshape(-1, words)
+        last = {location: {value} for location, value in initial.items()}
+        for location in initial:
+            writes = {n: e for n, e in zip(sequence, events, strict=True) if e.kind == WRITE and e.location == location}
+            followed = {a for a in writes for b in writes if orders[b, a >> 6] >> (a & 63) & 1}
+            last[location] = {event.value for slot, event in writes.items() if slot not in followed} or last[location]
+        for values in product(*last.values()):
+            state = dict(zip(last, values, strict=True))
+            if state not in found:
+                found.append(state)
+        permutation = find_order(memory, start, permutation + 1)
+    return found

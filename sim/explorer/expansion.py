@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .change import add_event, everyone_arrived, is_maximal, withdraw
 from .compiled import compiled
-from .consistency import SEQUENTIAL, consistent
+from .consistency import consistent
 from .events import (
     at,
     count_writes,
@@ -50,7 +50,6 @@ from .layout import (
     FORWARD,
     FROZEN,
     FULL,
-    HAPPENS,
     INITIAL,
     ISSUED,
     KIND,
@@ -81,6 +80,7 @@ from .layout import (
     PARTNER,
     PENDING,
     PREFIX,
+    PTX,
     READ,
     REVISIT,
     SIZE,
@@ -91,6 +91,7 @@ from .layout import (
     TAKEN,
     TEST,
     THREADS,
+    TOO_MANY,
     UNREADY,
     UPDATE,
     VALUE,
@@ -101,6 +102,7 @@ from .layout import (
     Tables,
 )
 from .lookup import ABSENT, look_up
+from .places import MANY, are_in_line, count_rivals, first_places, forced_places, is_closed, least_place
 
 
 @compiled
@@ -350,24 +352,35 @@ def _list_readers(t: Tables, m: Array, f: int, location: int, partner: int, writ
 
 @compiled
 def _offer_places(m: Array, f: int, kind: int, read: int, write: int, kept: int, count: int) -> None:
-    """Offer each place of a write among the writes of a set that program order allows.
+    """Offer each place of a write among the writes of a set, of which there are so many at its location."""
+    if m[MODEL] == PTX:
+        _offer_orders(m, f, kind, read, write, kept)
+    elif m[at(m, f, write) + PARTNER] >= 0:
+        source = m[at(m, f, m[at(m, f, write) + PARTNER]) + SOURCE]
+        _offer(m, f, kind, read, rank_within(m, f, source, kept))
+    else:
+        least = count if kind == LAPSE else least_place(m, f, write, kept)
+        for position in range(least, count + 1):
+            _offer(m, f, kind, read, position)
 
-    The place of an update follows from what it reads.
-    """
-    here = at(m, f, write)
-    if m[here + PARTNER] >= 0:
-        _offer(m, f, kind, read, rank_within(m, f, m[at(m, f, m[here + PARTNER]) + SOURCE], kept))
-        return
-    least = 0
-    before = set_at(m, f, write, PREFIX if m[MODEL] == SEQUENTIAL else HAPPENS)
-    other = last_there(m, f, m[here + LOCATION])
-    while other >= 0:
-        there = at(m, f, other)
-        if m[there + KIND] <= WRITE and holds(m, before, other):
-            least = max(least, rank_within(m, f, other if m[there + KIND] == WRITE else m[there + SOURCE], kept))
-        other = m[there + BEFORE_THERE]
-    for position in range(count if kind == LAPSE else least, count + 1):
-        _offer(m, f, kind, read, position)
+
+@compiled
+def _offer_orders(m: Array, f: int, kind: int, read: int, write: int, kept: int) -> None:
+    """Offer each way to put a write before and after the writes that it must be ordered with."""
+    rivals = count_rivals(m, f, write, kept)
+    forced = forced_places(m, f, write, kept)
+    if kind == LAPSE:
+        _offer(m, f, kind, read, (1 << rivals) - 1)
+    elif are_in_line(m, f, write, kept):
+        for count in range(rivals + 1):
+            bits = first_places(m, f, write, kept, count)
+            if forced & ~bits == 0:
+                _offer(m, f, kind, read, bits)
+    else:
+        m[TOO_MANY] = max(m[TOO_MANY], rivals > MANY)
+        for bits in range(1 << min(rivals, MANY)):
+            if forced & ~bits == 0 and is_closed(m, f, write, kept, bits):
+                _offer(m, f, kind, read, bits)
 
 
 @compiled

@@ -23,7 +23,6 @@ from .layout import (
     DONE,
     FAILED_THREAD,
     FAIR,
-    FENCES,
     FRAME,
     FRAMES,
     FULL,
@@ -48,6 +47,7 @@ from .layout import (
     STUCK,
     TAKEN,
     THREAD_RECORD,
+    TOO_MANY,
     TOP,
     UNSTABLE,
     UNSTABLE_AT,
@@ -184,7 +184,6 @@ class Exploration:
         memory[start : start + self._shape.locations] = -1
         memory[HEADER + TAKEN] = -1
         memory[UNSTABLE_AT] = -1
-        memory[FENCES] = 1
         options = self.options
         memory[MODEL], memory[FAIR] = find_model(options.model).code, options.fair
         memory[SHARD], memory[SHARDS], memory[SPLIT] = options.shard, options.shards, options.split
@@ -263,6 +262,8 @@ class Exploration:
             self._judge(decode(memory, int(memory[TOP]) + 1, self.histories))
         else:
             assert status == PAUSED
+        if memory[TOO_MANY]:
+            raise UnsupportedOperationError("more fences.sc, or more racing writes of a location, than are tried")
         if self.failures and self.options.stop:
             self.finished = True
 

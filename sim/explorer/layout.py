@@ -34,6 +34,9 @@ FINISHED, BROKEN, CUT = 0, -1, -2
 # Choices for an event.
 FORWARD, REVISIT, LAPSE = range(3)
 
+# Memory models.
+SEQUENTIAL, RC11, PTX = range(3)
+
 INITIAL = -1
 """Stands for the event that wrote a location's initial value."""
 NOTHING = -1
@@ -41,14 +44,13 @@ NOTHING = -1
 
 # Header: the layout.
 CAPACITY, WORDS, RECORD, THREADS, LOCATIONS, CHOICES, FRAMES, FRAME = range(8)
-AT_USED, AT_THREADS, AT_LOCATIONS, AT_SEQUENCE, AT_EVENTS, AT_CHOICES, AT_SCRATCH = range(8, 15)
+AT_USED, AT_THREADS, AT_LOCATIONS, AT_SEQUENCE, AT_EVENTS, AT_CHOICES, AT_SCRATCH, AT_CAUSES, AT_ORDERS = range(8, 17)
 # Header: the search.
-TOP, MISS_KIND, MISS_ID, MISS_VALUE, MODEL, SHARD, SHARDS, SPLIT, TICKET, UNSTABLE_AT, FAIR, VERDICT, FENCES = range(
-    15, 28
-)
+TOP, MISS_KIND, MISS_ID, MISS_VALUE, MODEL, SHARD, SHARDS, SPLIT, TICKET, UNSTABLE_AT = range(17, 27)
+FAIR, VERDICT, RACES, RACE_FIRST, RACE_SECOND, TOO_MANY = range(27, 33)
 # Header: counters.
-COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(28, 36)
-HEADER = 40
+COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(33, 41)
+HEADER = 48
 
 # Scalars of a frame: numbers of events, of slots ever in use, of decisions on the way here, of choices offered and
 # taken (-1 while the next event is unknown), and the next event.
@@ -63,13 +65,16 @@ THREAD_RECORD = 6
 # An event.  STATE is that of the thread when it issued the event, SOURCE the write that a read reads, PARTNER the
 # other half of an update or -1, WAITS whether it is the end of a wait (2: leaving open which value ended it); BEFORE
 # and BEFORE_THERE are the events added before it by its thread and at its location.
-OPERATION, LOCATION, THREAD, BLOCK, LANE, STATE, KIND, SOURCE, PARTNER, VALUE, ORDER, WAITS, BEFORE, BEFORE_THERE = (
-    range(14)
-)
-# Then four sets: events before it by program order, reads-from and barriers; those that happen before it; those that
-# synchronise with an acquire of it; writes before it in coherence order.
+OPERATION, LOCATION, THREAD, BLOCK, LANE, STATE, KIND, SOURCE, PARTNER, VALUE = range(10)
+ORDER, SCOPE, CTA_OF, GPU_OF, WAITS, BEFORE, BEFORE_THERE = range(10, 17)
+# Then four sets: events before it by program order, reads-from and barriers; those that happen before it (PTX: in base
+# causality order, without that of fences); those that synchronise with an acquire of it (PTX: the first events of the
+# release patterns that it observes); writes before it in coherence order.
 PREFIX, HAPPENS, RELEASED, EARLIER = range(4)
-FIELDS, SETS = 14, 4
+FIELDS, SETS = 17, 4
+
+SCRATCH_SETS = 4
+"""Sets that are needed for a moment; after them come two sets per event."""
 
 # Rows of ``Tables.operations``; a barrier's location is its name, its value the number of participants.
 OP_KIND, OP_LOCATION, OP_ORDER, OP_SCOPE, OP_VALUE = range(5)
@@ -128,10 +133,12 @@ class Shape:
         choices = events + self.events * record
         frame = choices + 3 * self.choices
         scratch = HEADER + frame * self.frames
+        causes = scratch + SCRATCH_SETS * words
+        orders = causes + self.events * words
         layout = (self.events, words, record, self.threads, self.locations, self.choices, self.frames, frame,
-                  used, threads, locations, sequence, events, choices, scratch)  # fmt: skip
+                  used, threads, locations, sequence, events, choices, scratch, causes, orders)  # fmt: skip
         memory[: len(layout)] = layout
-        return scratch + 2 * words
+        return orders + self.events * words
 
 
 def make_memory(shape: Shape) -> Array:

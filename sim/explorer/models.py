@@ -8,7 +8,7 @@ from typing import Any
 
 from tiebreak.errors import InputError
 
-from .consistency import RC11, SEQUENTIAL
+from .layout import PTX, RC11, SEQUENTIAL
 from .operations import Lanes, Load, Operation, Store
 from .program import Body, Program, parallel
 
@@ -78,6 +78,7 @@ MODELS = {
     for model in (
         Model("sc", "sequential consistency (Lamport, 1979)", SEQUENTIAL),
         Model("rc11", "RC11 (Lahav et al., PLDI 2017); scopes are ignored", RC11),
+        Model("ptx", "PTX (Lustig et al., ASPLOS 2019), for the generic proxy", PTX, (LOAD_BUFFERING,)),
     )
 }
 

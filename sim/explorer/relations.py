@@ -2,7 +2,8 @@
 
 Events are added with nothing after them, so these sets are complete when an
 event is added.  Happens-before is that of RC11 (Lahav et al., PLDI 2017), with
-release sequences and fences; CTA barriers synchronise all who took part.
+release sequences and fences, or the base causality of PTX; CTA barriers
+synchronise all who took part.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from .layout import (
     BLOCK,
     DEPARTED,
     FENCED,
-    FENCES,
     HAPPENS,
     KIND,
     LAST,
     LOCATION,
+    MODEL,
     ORDER,
     PARTNER,
     PREFIX,
+    PTX,
     READ,
     RELEASED,
     SOURCE,
@@ -33,6 +35,7 @@ from .layout import (
     WRITE,
     Array,
 )
+from .ptx import observe
 
 
 @compiled
@@ -56,22 +59,30 @@ def relate(m: Array, f: int, event: int) -> None:
         m[start + word] = 0
     _follow_thread(m, f, event)
     kind = m[here + KIND]
-    if kind == READ:
-        source = m[here + SOURCE]
-        if source >= 0:
-            unite(m, start, set_at(m, f, source, PREFIX))
-            put(m, start, source)
-            if acquires(m[here + ORDER]):
-                unite(m, set_at(m, f, event, HAPPENS), set_at(m, f, source, RELEASED))
-    elif kind == WRITE:
-        if m[here + PARTNER] >= 0:
-            _follow(m, f, event, m[here + PARTNER])
-        if m[here + ORDER] > 0:
-            _release(m, f, event)
-    elif kind == FENCED and acquires(m[here + ORDER]):
-        _acquire_by_fence(m, f, event)
+    if kind == READ and m[here + SOURCE] >= 0:
+        unite(m, start, set_at(m, f, m[here + SOURCE], PREFIX))
+        put(m, start, m[here + SOURCE])
+    elif kind == WRITE and m[here + PARTNER] >= 0:
+        _follow(m, f, event, m[here + PARTNER])
     elif kind == DEPARTED:
         _join(m, f, event)
+    if m[MODEL] == PTX:
+        observe(m, f, event)
+    else:
+        _synchronise(m, f, event)
+
+
+@compiled
+def _synchronise(m: Array, f: int, event: int) -> None:
+    """Release and acquire, as RC11 has them."""
+    here = at(m, f, event)
+    kind = m[here + KIND]
+    if kind == READ and m[here + SOURCE] >= 0 and acquires(m[here + ORDER]):
+        unite(m, set_at(m, f, event, HAPPENS), set_at(m, f, m[here + SOURCE], RELEASED))
+    elif kind == WRITE and m[here + ORDER] > 0:
+        _release(m, f, event)
+    elif kind == FENCED and acquires(m[here + ORDER]):
+        _acquire_by_fence(m, f, event)
 
 
 @compiled
@@ -140,7 +151,7 @@ def _release(m: Array, f: int, event: int) -> None:
             unite(m, released, set_at(m, f, other, HAPPENS))
             put(m, released, other)
         other = m[there + BEFORE_THERE]
-    other = m[thread_at(m, f, m[here + THREAD]) + LAST] if m[FENCES] else -1
+    other = m[thread_at(m, f, m[here + THREAD]) + LAST]
     while other >= 0:
         there = at(m, f, other)
         if m[there + KIND] == FENCED and releases(m[there + ORDER]) and m[there + BLOCK] < m[here + BLOCK]:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from .change import add_event, copy_frame, revisit
 from .compiled import compiled, entry
 from .consistency import consistent
-from .events import at, frame_at, is_before, last_there, last_write, nth, place_write, thread_at
+from .events import at, frame_at, is_before, last_there, last_write, nth, thread_at
 from .expansion import expand, written
 from .layout import (
     AT_CHOICES,
@@ -72,6 +72,7 @@ from .layout import (
     Tables,
 )
 from .lookup import look_up
+from .places import place_write
 
 Shares = npt.NDArray[np.float64]
 """Part of the search below each frame; the last entry is the part that is done."""
@@ -189,10 +190,10 @@ def _apply(t: Tables, m: Array, f: int, kind: int, other: int, position: int) ->
         value = look_up(t.keys, t.results, CHANGE, operation, m[at(m, f, partner) + VALUE])
     event = add_event(t, m, f, INITIAL, value)
     if kind == FORWARD:
-        place_write(m, f, location, event, position)
+        placed = place_write(m, f, event, position)
     else:
-        revisit(t, m, f, other, position, event, kind == LAPSE)
-    if not consistent(m, f, m[MODEL], event, other if kind == REVISIT else -1):
+        placed = revisit(t, m, f, other, position, event, kind == LAPSE)
+    if not placed or not consistent(m, f, m[MODEL], event, other if kind == REVISIT else -1):
         return False
     if t.locations[MERGED, location]:
         _judge_waits(t, m, f, event)
@@ -208,7 +209,8 @@ def _judge_waits(t: Tables, m: Array, f: int, write: int) -> None:
         here = at(m, f, read)
         if m[here + WAITS] == 2 and m[here + KIND] == READ:
             ends = look_up(t.keys, t.results, TEST, m[here + OPERATION], m[at(m, f, write) + VALUE]) != 0
-            if ends == is_before(m, f, write, m[here + SOURCE]):
+            later = is_before(m, f, m[here + SOURCE], write)
+            if ends != later or not (later or is_before(m, f, write, m[here + SOURCE])):
                 m[UNSTABLE_AT] = location
         read = m[here + BEFORE_THERE]
 
