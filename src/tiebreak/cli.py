@@ -31,7 +31,7 @@ def verify(
     quick: Annotated[bool, typer.Option("--quick", help="A smoke run of well under a minute.")] = False,
     deep: Annotated[bool, typer.Option("--deep", help="A long run: every shape drawn many times.")] = False,
     ranks: Annotated[list[int] | None, typer.Option(help="World size; repeatable. Default: 2, 3 and 4.")] = None,
-    backend: Annotated[list[str] | None, typer.Option(help="Backend; repeatable. Default: spec and sim.")] = None,
+    backend: Annotated[list[str] | None, typer.Option(help="Repeatable. Default: spec, sim, ptx:sm_100a.")] = None,
     preset: Annotated[str, typer.Option(help="Order preset: ieee, torch, vllm-cutedsl or vllm-triton.")] = "ieee",
     seed: Annotated[int, typer.Option(help="Seed of every input and schedule.", min=0)] = 0,
     input: Annotated[Path | None, typer.Option(help="Captured scores or candidates, .npz or .safetensors.")] = None,

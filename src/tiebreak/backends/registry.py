@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tiebreak.errors import InputError
+from tiebreak.impl.kernel_store import find_compiler
 
 from . import Backend
 from .cuda import PLACEMENTS, CudaBackend, require_device
@@ -42,6 +43,14 @@ def on_device(name: str) -> bool:
 def on_ptx_machine(name: str) -> bool:
     """Tell whether a backend runs compiled kernels on the PTX machine; each target has kernels of its own."""
     return name in PTX
+
+
+def default_names() -> tuple[str, ...]:
+    """Return what is verified unless something else is asked for: spec, simulated ranks, and one target's kernels.
+
+    The last take CuTeDSL, and are left out where that is not installed.
+    """
+    return ("spec", "sim", *(PTX[1:2] if find_compiler() is not None else ()))
 
 
 def expand_names(names: Sequence[str]) -> list[str]:

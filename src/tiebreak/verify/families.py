@@ -21,7 +21,7 @@ EPOCH_ENDS = (2**31 - 2, 2**63 - 3)
 """Epochs close to where a 32-bit and a 64-bit signed counter turn over."""
 
 
-PTX_STRIDES = {"quick": 24, "default": 6, "deep": 1}
+PTX_STRIDES = {"quick": 48, "default": 12, "deep": 1}
 """One of so many inputs runs on the PTX machine, per effort: each takes longer there than elsewhere."""
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tiebreak
-from tiebreak.backends.registry import expand_names, form_of, make_backend, on_device
+from tiebreak.backends.registry import default_names, expand_names, form_of, make_backend, on_device
 from tiebreak.errors import InputError
 from tiebreak.inputs.captured import default_input, load_input
 from tiebreak.mutants.catalogue import MUTANTS
@@ -126,7 +126,8 @@ def run_request(request: Request, console: Console) -> int:
     if request.target is not None:
         cells, inputs = _run_target(request, request.target)
     else:
-        backends = expand_names(request.backends or ("spec", "sim"))
+        default = default_names() if request.input is None else ("spec", "sim")
+        backends = expand_names(request.backends or default)
         cells, inputs = _run_properties(request, effort, backends, console)
     mutants = _run_mutants(request, console) if request.mutants else []
     clean = all(cell.result != "failed" for cell in cells) and all(mutant.killed for mutant in mutants)
