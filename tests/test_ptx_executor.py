@@ -73,6 +73,17 @@ def test_guards_hold_thread_by_thread() -> None:
     assert (out == np.where(threads < 10, 5 + threads, 0)).all()
 
 
+def test_an_instruction_may_write_its_own_guard() -> None:
+    out = output()
+    run(
+        f"""{HEAD} setp.lt.u32 %p1, %r30, 20; @%p1 setp.ge.u32 %p1, %r30, 10;
+        selp.b32 %r1, 1, 0, %p1; {store("%r1")} ret;""",
+        [out],
+    )
+    threads = np.arange(32)
+    assert (out == ((threads >= 10) & (threads < 20))).all()
+
+
 def test_some_threads_exit_early() -> None:
     out = output()
     run(f"{HEAD} setp.ge.u32 %p1, %r30, 20; @%p1 exit; {store('%r30')} ret;", [out])

@@ -120,7 +120,7 @@ class Launch:
         space = pack_parameters(kernel, arguments, self.memory)
         pointer = space.ctypes.data
         self.parameters = Region("parameters", pointer, len(space), base=pointer, owner=space, writable=False)
-        if len(space):
+        if self.compiled.exposes_parameters:
             self.memory.add(self.parameters)
         self.layout = Layout(kernel, self.compiled.symbols, module, self.memory, pointer, shared_bytes)
         self.version = 0

@@ -9,7 +9,7 @@ are elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,7 @@ class CompiledKernel:
         decisions: What the executor does itself at each place, or None.
         touched: Registers that each instruction reads or writes.
         symbols: Symbols that the instructions name.
+        exposes_parameters: Whether the address of a parameter is taken.
         undefined: Registers that may be read before they are written.
 
     Raises:
@@ -86,7 +87,11 @@ class CompiledKernel:
         self.touched = tuple(
             frozenset((*list_written(instruction), *list_read(instruction))) for instruction in kernel.body
         )
-        self.symbols = frozenset(_list_symbols(kernel))
+        self.symbols = frozenset(_list_symbols(kernel.body))
+        # A parameter that is only loaded by name needs no address.
+        others = (instruction for instruction in kernel.body if instruction.opcode != "ld")
+        names = {parameter.name for parameter in kernel.parameters}
+        self.exposes_parameters = not names.isdisjoint(_list_symbols(others))
         self._definitions = self._count_definitions()
         self._codes: dict[tuple[int, bool, bool], Code] = {}
         self._files: dict[int, list[RegisterFile]] = {}
@@ -170,8 +175,8 @@ class CompiledKernel:
         return counts, each
 
 
-def _list_symbols(kernel: Kernel) -> Iterator[str]:
-    for instruction in kernel.body:
+def _list_symbols(instructions: Iterable[Instruction]) -> Iterator[str]:
+    for instruction in instructions:
         for operand in instruction.operands:
             symbol = operand.base if isinstance(operand, Address) else operand
             if isinstance(symbol, Symbol):

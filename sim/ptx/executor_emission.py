@@ -13,6 +13,7 @@ import numpy as np
 
 from tiebreak.errors import InputError
 
+from .executor_liveness import list_written
 from .executor_registers import Slot, read_immediate
 from .form import register_storage
 from .module import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
@@ -101,8 +102,12 @@ class Emission:
         predicate = self.slot(instruction.guard.register, "bool")
         if self.diverged:
             self.line(f"k = {'greater' if instruction.guard.negated else 'bitwise_and'}(m, {predicate})")
+        elif instruction.guard.negated:
+            self.line(f"k = invert({predicate})")
         else:
-            self.line(f"k = invert({predicate})" if instruction.guard.negated else f"k = {predicate}")
+            # The guard decides, also of what it writes to its own register.
+            own = instruction.guard.register in list_written(instruction)
+            self.line(f"k = {predicate}.copy()" if own else f"k = {predicate}")
         return "k"
 
     def keep(self, instruction: Instruction, destination: Register) -> str:
