@@ -67,8 +67,8 @@ class Access:
         scope: Scope of an access that is not weak, else None.
         owner: CTA whose shared memory it is, for ``space`` shared; -1 otherwise.
         proxy: ``generic`` or ``async``.
-        elements: Elements of equal width that it consists of.  Those elements of a vector load that nothing uses, at its
-            ends, are left out.
+        elements: Elements of equal width that it consists of.  Elements at the ends of a vector load that nothing uses
+            are left out.
         values: What a plain write stores, one array of bits per element of the vector; empty for other accesses.
 
     Arrays may be views of registers: an observer that keeps addresses or values copies them.  ``threads`` is never
