@@ -89,7 +89,7 @@ def test_compiled_merges_in_one_launch_are_clean(architecture):
     require_clean(architecture, FUSED, "random:1")
 
 
-@pytest.mark.parametrize("form", ["three ranks", "graph", "dead", "waiting CTAs fill the device"])
+@pytest.mark.parametrize("form", ["three ranks", "graph", "dead", "a full row", "waiting CTAs fill the device"])
 def test_other_forms_of_a_merge_in_one_launch(form):
     if needs_cutedsl(FUSED):
         return
@@ -97,6 +97,7 @@ def test_other_forms_of_a_merge_in_one_launch(form):
         "three ranks": {"ranks": 3, "data_points": False},
         "graph": {"mode": "graph", "row_counts": 3, "epochs": 4},
         "dead": {"fault": "dead"},
+        "a full row": {"rows": 1, "local": 128, "length": 512, "kind": "ties", "data_points": False},
         "waiting CTAs fill the device": {"residency": 1},
     }[form]
     require_clean("sm_100a", replace(FUSED, **changes), "random:2")

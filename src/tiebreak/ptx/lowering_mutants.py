@@ -8,7 +8,7 @@ of the same source and must stay clean.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tiebreak.errors import InputError
 from tiebreak.verify.scenario import Scenario
@@ -39,6 +39,8 @@ _OWNERS = Scenario(
     owner_rows=2,
 )
 _FUSED = Scenario(transport="symmetric", launches="fused", rows=2, k=2, local=2, length=6, epochs=2, contract="set")
+# A row that fills the CTA is loaded right behind the acquires; for a shorter one all threads meet once more.
+_FULL = replace(_FUSED, rows=1, local=128, length=512, epochs=1, kind="random", data_points=False)
 
 _BARRIER = r"^\s*bar\.sync\s+0;$"
 _RELEASE = r"(@%\w+) atom\.global\.sys\.release\.exch\.b64 (%\w+), (\[.*?\]), (%\w+);"
@@ -241,7 +243,7 @@ _FUSED_MERGE = [
         kernel="merge",
         rule="all threads meet behind the acquires of some of them",
         edits=(_replace(rf"(ld\.acquire\.sys[\s\S]*?){_VOTE}", r"\1mov.pred any, vote;"),),
-        scenario=_FUSED,
+        scenario=_FULL,
     ),
     LoweringMutant(
         name="fused-rows-after-flag",
