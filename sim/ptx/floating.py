@@ -20,9 +20,7 @@ from .floats import (
     each_part,
     flush,
     is_nan,
-    order_key,
     propagate,
-    quiet,
     root_to_odd,
     round_to,
     widen,
@@ -43,13 +41,8 @@ PLAIN_MUL = Entry("mul", "mul", "9.7.3.5", types=_WITH_PAIRS, note=CONTRACTION)
 FMA = Entry("fma", "fma", "9.7.3.6", types=_WITH_PAIRS)
 MAD = Entry("mad", "mad", "9.7.3.7", types=_FLOATS)
 DIV = Entry("div", "div", "9.7.3.8", types=_FLOATS)
-ABS = Entry("abs", "abs", "9.7.3.9", types=_FLOATS)
-NEG = Entry("neg", "neg", "9.7.3.10", types=_FLOATS)
-MIN = Entry("min", "min", "9.7.3.11", types=_FLOATS)
-MAX = Entry("max", "max", "9.7.3.12", types=_FLOATS)
 RCP = Entry("rcp", "rcp", "9.7.3.13", types=_FLOATS)
 SQRT = Entry("sqrt", "sqrt", "9.7.3.15", types=_FLOATS)
-COPYSIGN = Entry("copysign", "copysign", "9.7.3.2", types=_FLOATS)
 HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, marks=ROUNDINGS)
 HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, marks=ROUNDINGS)
 HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, marks=ROUNDINGS)
@@ -57,10 +50,6 @@ PLAIN_HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, note=CONTRACTION)
 PLAIN_HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, note=CONTRACTION)
 PLAIN_HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, note=CONTRACTION)
 HALF_FMA = Entry("fma", "fma", "9.7.4.4", types=_HALVES)
-HALF_NEG = Entry("neg", "neg", "9.7.4.5", types=_HALVES)
-HALF_ABS = Entry("abs", "abs", "9.7.4.6", types=_HALVES)
-HALF_MIN = Entry("min", "min", "9.7.4.7", types=_HALVES)
-HALF_MAX = Entry("max", "max", "9.7.4.8", types=_HALVES)
 
 Arithmetic: TypeAlias = Callable[..., Array]
 """A function of arrays of bits."""
@@ -160,19 +149,6 @@ def _fuse(a: Array, b: Array, c: Array) -> Array:
     return canonical(result.view(np.uint32), "f32")
 
 
-def _pick_singles(operation: str) -> Arithmetic:
-    """Smaller or larger of two f32, numbers before NaNs."""
-    compare, join = (np.fmin, np.bitwise_or) if operation == "min" else (np.fmax, np.bitwise_and)
-
-    def evaluate(a: Array, b: Array) -> Array:
-        left, right = a.view(np.float32), b.view(np.float32)
-        result = np.asarray(compare(left, right)).view(np.uint32)
-        # Equal numbers have equal bits, but for zeros of two signs.
-        return canonical(np.where(left == right, join(a, b), result), "f32")
-
-    return evaluate
-
-
 def saturate(bits: Array, kind: str) -> Array:
     """Values clamped to 0.0 .. 1.0; a NaN and minus zero become plus zero."""
     number = FORMATS[kind]
@@ -192,48 +168,8 @@ def _rectify(bits: Array, kind: str) -> Array:
     return np.where(negative & ~is_nan(bits, kind), 0, canonical(bits, kind)).astype(bits.dtype)
 
 
-def extreme(operation: str, kind: str, *, nan: bool = False, xorsign: bool = False) -> Arithmetic:
-    """Smallest or largest of numbers; minus zero is below plus zero.
-
-    Args:
-        operation: ``min`` or ``max``.
-        kind: Format.
-        nan: Whether one NaN among the operands makes the result a NaN; else numbers are preferred.
-        xorsign: Whether magnitudes are compared and the result gets the exclusive or of the signs.
-    """
-    number = FORMATS[kind]
-    if (kind, nan, xorsign) == ("f32", False, False):
-        return _in_turn(_pick_singles(operation))
-
-    def pick(a: Array, b: Array) -> Array:
-        sign = (a ^ b) & a.dtype.type(number.sign)
-        left, right = is_nan(a, kind), is_nan(b, kind)
-        if xorsign:
-            a, b = (operand & operand.dtype.type(number.sign - 1) for operand in (a, b))
-        first = order_key(a, kind) < order_key(b, kind)
-        result = np.where(first if operation == "min" else ~first, a, b)
-        result = np.where(left, b, np.where(right, a, result))
-        if xorsign:
-            result = result | sign
-        if kind == "f64":
-            return quiet(result)
-        return np.where((left | right) if nan else (left & right), a.dtype.type(number.nan), result)
-
-    return _in_turn(pick)
-
-
-def _in_turn(pick: Arithmetic) -> Arithmetic:
-    """Apply a function of two operands to two or more."""
-
-    def evaluate(a: Array, *others: Array) -> Array:
-        for other in others:
-            a = pick(a, other)
-        return a
-
-    return evaluate
-
-
-def _finish(form: Form, kind: str, function: Arithmetic, count: int) -> ValueOperation:
+def build_parts(form: Form, kind: str, function: Arithmetic, count: int) -> ValueOperation:
+    """An operation on bits of one type, each part of packed operands by itself."""
     storage = storage_of(kind)
     evaluate = each_part(function, kind) if kind.endswith("x2") else function
     return form.build(evaluate, (storage,) * count, (storage,))
@@ -254,52 +190,12 @@ def _arithmetic(operation: str, count: int) -> Callable[[Form], ValueOperation]:
             form.reject("only fma of halves has .relu")
         function = arithmetic(operation, single, mode or "rn", ftz=bool(ftz))
         if saturated:
-            return _finish(form, kind, lambda *operands: saturate(function(*operands), single), count)
+            return build_parts(form, kind, lambda *operands: saturate(function(*operands), single), count)
         if rectified:
-            return _finish(form, kind, lambda *operands: _rectify(function(*operands), single), count)
-        return _finish(form, kind, function, count)
+            return build_parts(form, kind, lambda *operands: _rectify(function(*operands), single), count)
+        return build_parts(form, kind, function, count)
 
     return rule
-
-
-def _extreme(form: Form) -> ValueOperation:
-    ftz, nan = form.take("ftz"), form.take("NaN")
-    xorsign, magnitude, kind = form.take("xorsign"), form.take("abs"), form.take_type()
-    single, count = kind.removesuffix("x2"), len(form.source_operands)
-    if bool(xorsign) != bool(magnitude) or (single == "f64" and (ftz or nan or xorsign)) or (single == "bf16" and ftz):
-        form.reject("this type has no such modifiers")
-    if count not in (2, 3) or (count == 3 and kind != "f32"):
-        form.reject("it takes two sources, or three of .f32")
-    function = extreme(form.instruction.opcode, single, nan=bool(nan), xorsign=bool(xorsign))
-    if not ftz:
-        return _finish(form, kind, function, count)
-    return _finish(form, kind, lambda *operands: function(*(flush(operand, single) for operand in operands)), count)
-
-
-def _sign(form: Form) -> ValueOperation:
-    """The sign bit is cleared or flipped (abs, neg); a NaN becomes the one that arithmetic returns."""
-    magnitude = form.instruction.opcode == "abs"
-    ftz, kind = form.take("ftz"), form.take_type()
-    single = kind.removesuffix("x2")
-    if ftz and single not in ("f32", "f16"):
-        form.reject("this type has no .ftz")
-    sign = FORMATS[single].sign
-
-    def evaluate(a: Array) -> Array:
-        bits = flush(a, single) if ftz else a
-        result = bits & bits.dtype.type(sign - 1) if magnitude else bits ^ bits.dtype.type(sign)
-        if single == "f64":
-            return propagate(result, (a,), (0,))
-        return canonical(result, single)
-
-    return _finish(form, kind, evaluate, 1)
-
-
-def _copy_sign(form: Form) -> ValueOperation:
-    """copysign: the sign of ``a`` on the magnitude of ``b``."""
-    kind = form.take_type()
-    sign = FORMATS[kind].sign
-    return _finish(form, kind, lambda a, b: (a & a.dtype.type(sign)) | (b & b.dtype.type(sign - 1)), 2)
 
 
 RULES: dict[Entry, Callable[[Form], ValueOperation]] = {
@@ -310,8 +206,5 @@ RULES: dict[Entry, Callable[[Form], ValueOperation]] = {
     DIV: _arithmetic("div", 2),
     RCP: _arithmetic("rcp", 1),
     SQRT: _arithmetic("sqrt", 1),
-    **dict.fromkeys((ABS, NEG, HALF_ABS, HALF_NEG), _sign),
-    **dict.fromkeys((MIN, MAX, HALF_MIN, HALF_MAX), _extreme),
-    COPYSIGN: _copy_sign,
 }
 """How each instruction of this module is resolved."""

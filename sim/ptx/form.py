@@ -1,8 +1,8 @@
 """The form of an instruction: its entry of the table, its types, its operands and what it computes.
 
-The modules of value semantics (``integer``, ``bits``, ``comparison``,
-``movement``, ``conversion``, ``floating``, ``half``, ``approximate``) map each
-``Entry`` to a rule that reads a ``Form`` and returns a ``ValueOperation``.
+The modules of value semantics (``integer``, ``logic``, ``bits``, ``comparison``,
+``movement``, ``conversion``, ``floating``, ``extremes``, ``approximate``) map
+each ``Entry`` to a rule that reads a ``Form`` and returns a ``ValueOperation``.
 Section numbers are those of the PTX ISA 9.0.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import approximate, bits, comparison, conversion, floating, integer, movement
+from . import approximate, bits, comparison, conversion, extremes, floating, integer, logic, movement
 from .form import (
     CARRY,
     VIEWS,
@@ -32,11 +32,13 @@ __all__ = [
 
 _RULES = {
     **integer.RULES,
+    **logic.RULES,
     **bits.RULES,
     **comparison.RULES,
     **movement.RULES,
     **conversion.RULES,
     **floating.RULES,
+    **extremes.RULES,
     **approximate.RULES,
 }
 

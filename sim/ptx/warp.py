@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .floating import extreme
+from .extremes import extreme
 from .floats import FORMATS
 from .form import VIEWS, Array, Entry, Form, storage_of, stored
 from .module import Instruction, Kernel
