@@ -372,6 +372,16 @@ def test_messages_pass_through_a_third_rank() -> None:
     assert not stage.end()
 
 
+def test_a_release_of_one_reader_does_not_cover_another() -> None:
+    stage = Stage(cta(0), cta(1), cta(2))
+    stage.read(0, 128, space="global")
+    stage.read(0, 128, at=1, space="global")
+    stage.write(0, 0, at=1, space="global", order="release")
+    stage.read(0, 0, at=2, space="global", order="acquire")
+    stage.write(0, 128, at=2, space="global")
+    assert [finding.lines for finding in stage.end()] == [(1, 5)]
+
+
 def test_reuse_needs_a_release_of_the_reader() -> None:
     for order, races in (("release", False), ("relaxed", True)):
         stage = Stage(cta(0), cta(1))

@@ -261,7 +261,6 @@ class Pairing:
     def _access(self, step: Step, number: int) -> None:
         position = self.positions[step.cta]
         threads = np.array(step.threads)
-        modifiers = (f"v{step.vector}", "b") if step.vector > 1 else ("b",)
         addresses = np.array([address_of(step, place) for place in range(threads.size)])
         values = ()
         if step.what == "write" and step.order == "weak":
@@ -273,7 +272,7 @@ class Pairing:
         self.detector.access(
             Access(
                 position,
-                Instruction(number, "access", modifiers, (), None, number),
+                Instruction(number, "access", (), (), None, number),
                 step.space,
                 step.what,
                 threads,

@@ -134,9 +134,9 @@ class Judge:
     def thin(self) -> Ints:
         """Return places of elements of one CTA that stand for all; those that they stand for race as they do.
 
-        Elements with one instruction, bytes, stored value, view and warp know the same and are known by the same,
-        unless a thread has a clock of its own.  Whether a thread of another number is among them is all that the rule
-        asks for, and the first and the last one answer that.
+        Unless a thread has a clock of its own, elements with one instruction, bytes, stored value and view differ in
+        their threads only.  The rule asks whether another thread, or one of another warp, is among them; the first and
+        the last one answer that.
         """
         elements = self.elements
         if self.fine:
@@ -144,8 +144,7 @@ class Judge:
         kinds: dict[tuple[int, int], int] = {}
         keys = ((id(record.view), record.instruction.index) for record in elements.records)
         kind = elements.of_records(kinds.setdefault(key, len(kinds)) for key in keys)
-        warp = elements.thread // WARP
-        columns = [elements.granule, kind, elements.start, elements.stop, elements.value, warp]
+        columns = [elements.granule, kind, elements.start, elements.stop, elements.value]
         order = np.lexsort((elements.thread, *columns))
         changes = np.ones(elements.size + 1, dtype=bool)
         changes[1:-1] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
