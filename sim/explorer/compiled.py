@@ -1,6 +1,6 @@
 """Functions that are compiled when they are first called, and cached.
 
-The cache is keyed by all sources of the explorer: numba's own key is the file
+The cache is keyed by all compiled sources, and the layout of their memory: numba's own key is the file
 of one function, and would keep machine code into which an older version of a
 function of another file was compiled.
 """
@@ -22,8 +22,9 @@ Result = TypeVar("Result")
 
 def _cache_folder() -> str:
     """Folder of the machine code of exactly these sources."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    sources = [source.read_bytes() for source in sorted(Path(__file__).parent.glob("*.py"))]
+    compiled = (text for text in sources if b"from .compiled import" in text or b"HEADER =" in text)
+    digest = hashlib.sha256(b"".join(compiled)).hexdigest()[:16]
     base = Path(os.environ.get("TIEBREAK_CACHE") or Path.home() / ".cache" / "tiebreak")
     return str(base / "explorer" / digest)
 

@@ -31,6 +31,7 @@ from .layout import (
     RECORD,
     SIZE,
     SOURCE,
+    STARVED,
     STATE_NOW,
     THREAD,
     THREAD_RECORD,
@@ -40,7 +41,7 @@ from .layout import (
     WRITE,
     Array,
 )
-from .operations import Barrier, Fence, Location, Operation, Value
+from .operations import Await, Barrier, Fence, Load, Location, Operation, Scope, Store, Value
 from .ptx import find_order
 
 EventKey = tuple[int, int, int, int]
@@ -83,6 +84,16 @@ class Event:
     def kind(self) -> int:
         """Kind of event, see ``layout``."""
         return self.key[3]
+
+    def __str__(self) -> str:
+        return f"{describe(self.operation)}{self.effect} by thread {self.thread}"
+
+    @property
+    def effect(self) -> str:
+        """What it read or wrote, where the operation does not say so."""
+        if self.kind == READ:
+            return f" reads {self.value!r}"
+        return f" writes {self.value!r}" if self.partner is not None else ""
 
     @property
     def accesses(self) -> bool:
@@ -140,6 +151,52 @@ class Execution:
             if event.kind == WRITE
         )
         return frozenset(names.values()), reads, writes
+
+
+def describe(operation: Operation) -> str:
+    """An operation as people write it."""
+    if isinstance(operation, Barrier):
+        return f"barrier {operation.name}"
+    order = f"{operation.order.name.lower()}.{_SCOPES[operation.scope]}" if operation.order else "weak"
+    if isinstance(operation, Fence):
+        return f"fence.{order}"
+    name = place(operation.location)
+    if isinstance(operation, Store):
+        return f"store {name} = {operation.value!r} ({order})"
+    if isinstance(operation, Load):
+        return f"load {name} ({order})"
+    return f"{'wait until ' if isinstance(operation, Await) else ''}{name} {operation.name} ({order})"
+
+
+def place(location: Location) -> str:
+    """A location as people write it."""
+    if isinstance(location, tuple):
+        return f"{location[0]}[{','.join(str(part) for part in location[1:])}]"
+    return str(location)
+
+
+def describe_waits(execution: Execution) -> str:
+    """Who waits for what, for ever."""
+    done = {event.key[:3] for event in execution.events if event.kind != STARVED}
+    blocks = {event.thread: event.key[1] for event in execution.events}
+    waits = []
+    for thread, state in enumerate(execution.states):
+        current = [lane for lane, operation in enumerate(state.operations) if isinstance(operation, Await | Barrier)]
+        for lane in current:
+            if (thread, blocks.get(thread, 0), lane) not in done or len(state.operations) == 1:
+                operation = state.operations[lane]
+                last = "" if isinstance(operation, Barrier) else f", which stays {_last_value(execution, operation)!r}"
+                waits.append(f"thread {thread}: {describe(operation)}{last}")
+    return "waits for ever: " + "; ".join(waits)
+
+
+def _last_value(execution: Execution, operation: Operation) -> Value:
+    """What a location holds at the end."""
+    assert not isinstance(operation, Fence | Barrier)
+    return execution.memories[0].get(operation.location, 0)
+
+
+_SCOPES = {Scope.CTA: "cta", Scope.GPU: "gpu", Scope.SYSTEM: "sys"}
 
 
 def decode(memory: Array, number: int, histories: Histories) -> Execution:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tiebreak.errors import InputError
 
-from .execution import Execution, decode
+from .execution import Execution, decode, describe_waits
 from .history import Histories
 from .layout import (
     AT_LOCATIONS,
@@ -38,6 +38,7 @@ from .layout import (
     OFFERED,
     PAUSED,
     REJECTED,
+    SEED,
     SHARD,
     SHARDS,
     SIZE,
@@ -52,6 +53,7 @@ from .layout import (
     UNSTABLE,
     UNSTABLE_AT,
     VERDICT,
+    Array,
     Shape,
     double,
     make_memory,
@@ -59,7 +61,8 @@ from .layout import (
 )
 from .models import find_model
 from .program import Program, UnsupportedOperationError
-from .search import search
+from .races import NO_RACE, find_race
+from .search import Shares, search
 from .verdicts import Conclusion, Verdict
 
 Check = Callable[[Execution], str | None]
@@ -82,6 +85,7 @@ class Options:
         shard, shards: Which part of how many to explore; their counts add up.
         split: Decisions after which the parts begin.
         distinct: Whether to compare every class with those before, for tests.
+        races: Whether an execution with a data race is a failure.
         stop: Whether to end at the first failure.
     """
 
@@ -93,6 +97,7 @@ class Options:
     shards: int = 1
     split: int = 6
     distinct: bool = False
+    races: bool = False
     stop: bool = True
 
     def __post_init__(self) -> None:
@@ -106,14 +111,16 @@ class Failure:
     """An execution that breaks a property.
 
     Attributes:
-        property: ``assertion``, ``progress`` or ``check``.
+        property: ``assertion``, ``progress``, ``race`` or ``check``.
         message: What is wrong.
         execution: Where.
+        events: Numbers of the events that it is about, if it is about two.
     """
 
     property: str
     message: str
     execution: Execution
+    events: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,11 @@ class Counts:
     runs: int
     seconds: float
 
+    @property
+    def classes(self) -> int:
+        """Classes that were seen."""
+        return self.complete + self.stuck + self.cut
+
 
 @dataclass
 class Exploration:
@@ -162,6 +174,10 @@ class Exploration:
     seconds: float = 0.0
     unsupported: str = ""
     finished: bool = False
+    samples: int = 0
+    _memory: Array = field(init=False, repr=False)
+    _shares: Shares = field(init=False, repr=False)
+    _shape: Shape = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._seen: set[Hashable] = set()
@@ -169,8 +185,9 @@ class Exploration:
         self.histories = Histories(self.program, self.options.steps, self.options.merge_awaits)
         self._begin()
 
-    def _begin(self) -> None:
-        """Put the search at its beginning."""
+    def _begin(self, keep: bool = False) -> None:
+        """Put the search at its beginning; ``keep`` what was counted."""
+        counted = self._memory[COMPLETE:HEADER].copy() if keep else 0
         self._shape = Shape(len(self.program.threads))
         while self.histories.tables.locations.shape[1] > self._shape.locations:
             self._shape = double(self._shape, "locations")
@@ -187,6 +204,7 @@ class Exploration:
         options = self.options
         memory[MODEL], memory[FAIR] = find_model(options.model).code, options.fair
         memory[SHARD], memory[SHARDS], memory[SPLIT] = options.shard, options.shards, options.split
+        memory[COMPLETE:HEADER] = counted
         self._seen.clear()
         self._redundant = 0
         self.failures.clear()
@@ -209,9 +227,7 @@ class Exploration:
     @property
     def estimate(self) -> float:
         """Classes that there are in all, as far as can be told."""
-        counts = self.counts
-        seen = counts.complete + counts.stuck + counts.cut
-        return seen / self.progress if self.progress > 0 else float("nan")
+        return self.counts.classes / self.progress if self.progress > 0 else float("nan")
 
     @property
     def conclusion(self) -> Conclusion:
@@ -220,6 +236,8 @@ class Exploration:
             return Conclusion(Verdict.FAILED, self.failures[0].property)
         if self.unsupported:
             return Conclusion(Verdict.UNSUPPORTED, self.unsupported)
+        if self.samples:
+            return Conclusion(Verdict.SAMPLED, str(self.samples))
         if not self.finished:
             return Conclusion(Verdict.UNKNOWN, f"interrupted at {self.progress:.1%}")
         if self.options.shards > 1:
@@ -227,6 +245,20 @@ class Exploration:
         if self._memory[CUT_SHORT]:
             return Conclusion(Verdict.BOUNDED, str(self.options.steps))
         return Conclusion(Verdict.PROVED)
+
+    @property
+    def shape(self) -> Shape:
+        """Room that the search has."""
+        return self._shape
+
+    @property
+    def state(self) -> tuple[Array, Shares]:
+        """Where the search stands."""
+        return self._memory, self._shares
+
+    def restore(self, shape: Shape, memory: Array, shares: Shares, seconds: float) -> None:
+        """Put the search where one of the same program and options stood."""
+        self._shape, self._memory, self._shares, self.seconds = shape, memory, shares, seconds
 
     def run(self, seconds: float = float("inf"), pause: Callable[[], bool] = lambda: False) -> Conclusion:
         """Go on until the end, the first failure, the time limit, or until ``pause`` says so."""
@@ -242,10 +274,31 @@ class Exploration:
         self.seconds = before + time.perf_counter() - start
         return self.conclusion
 
+    def sample(self, number: int, seed: int = 0) -> Conclusion:
+        """Draw executions instead of exploring all: at each decision every choice is as likely as the others."""
+        start = time.perf_counter()
+        try:
+            for index in range(number):
+                self._begin(keep=True)
+                self._memory[SEED] = 1 << 31 | (seed * number + index)
+                before = self.counts
+                while not self.failures and self.counts.classes == before.classes and not self.finished:
+                    self._advance()
+                self.finished = False
+                self.samples += 1
+                if self.failures:
+                    break
+        except UnsupportedOperationError as error:
+            self.unsupported = error.what
+        self.seconds += time.perf_counter() - start
+        return self.conclusion
+
     def _advance(self) -> None:
         """Let the compiled search run, and give it what it asks for."""
         memory = self._memory
-        report = self.options.distinct or self.check is not None or self.visit is not None
+        options = self.options
+        report = options.distinct or options.races or self.check is not None or self.visit is not None
+        report = report or bool(memory[SEED])
         status = search(self.histories.tables, memory, self._shares, CHUNK, report)
         if status == DONE:
             self.finished = True
@@ -279,14 +332,25 @@ class Exploration:
             self._redundant += execution.key in self._seen
             self._seen.add(execution.key)
         if self._memory[VERDICT] in (STUCK, LAPSED):
-            self.failures.append(Failure("progress", _describe_waits(execution), execution))
+            self.failures.append(Failure("progress", describe_waits(execution), execution))
         if self._memory[VERDICT] != COMPLETE:
             return
+        if self.options.races:
+            self._judge_races(execution)
         if self.visit is not None:
             self.visit(execution)
         message = self.check(execution) if self.check is not None else None
         if message is not None:
             self.failures.append(Failure("check", message, execution))
+
+    def _judge_races(self, execution: Execution) -> None:
+        """Look for a data race."""
+        frame = HEADER + int(self._memory[TOP] + 1) * int(self._memory[FRAME])
+        found = find_race(self._memory, frame)
+        if found != NO_RACE:
+            first, second = (execution.events[number] for number in divmod(found, len(execution.events)))
+            message = f"{first} and {second} race"
+            self.failures.append(Failure("race", message, execution, (first.number, second.number)))
 
     def _grow(self) -> None:
         """Make room where there is none."""
@@ -302,15 +366,6 @@ class Exploration:
         if memory[frame + OFFERED] > memory[CHOICES]:
             self._shape = double(self._shape, "choices")
         self._memory = move(memory, old, self._shape)
-
-
-def _describe_waits(execution: Execution) -> str:
-    """Who waits for what."""
-    waits = []
-    for thread, state in enumerate(execution.states):
-        for operation in state.operations:
-            waits.append(f"thread {thread} at {operation}")
-    return "waits for ever: " + "; ".join(waits)
 
 
 def explore(program: Program, options: Options | None = None, check: Check | None = None) -> Exploration:

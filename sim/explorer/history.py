@@ -7,9 +7,9 @@ seen before comes back here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Generator, Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,8 @@ from .lookup import insert, make_table
 from .operations import Await, Barrier, Fence, Lanes, Load, Location, Operation, Store, Update, Value
 from .program import MAXIMUM_LANES, Program
 
-Item = TypeVar("Item", bound=Hashable)
+DISTINGUISH = -1
+"""Stands in the log for a call of ``distinguish``."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class Histories:
 
     Attributes:
         runs: Times that a thread was started from its beginning.
+        log: Arguments of every call of ``resolve`` and ``distinguish``, which
+            make the same numbers again.
         states: What the numbers of states stand for.
         operations: What the numbers of operations stand for, with their thread.
         values, locations: Likewise.
@@ -117,6 +120,7 @@ class Histories:
     def __init__(self, program: Program, steps: int = 100_000, merge: bool = False) -> None:
         self.program = program
         self.runs = 0
+        self.log: list[tuple[int, int, int]] = []
         self.states: list[State] = []
         self.operations: list[Operation] = []
         self.values = Interned()
@@ -140,6 +144,7 @@ class Histories:
     def resolve(self, kind: int, index: int, number: int) -> None:
         """Find out what a value leads to, and enter it into the table."""
         value = self.values.items[number]
+        self.log.append((kind, index, number))
         if kind == FOLD:
             result = self._fold(self.states[index], value)
         else:
@@ -158,6 +163,7 @@ class Histories:
 
     def distinguish(self, location: int) -> None:
         """Have awaits of a location tell values apart from now on."""
+        self.log.append((DISTINGUISH, location, 0))
         self._memory.data[MERGED, location] = 0
 
     def _fold(self, state: State, value: Value) -> int:
@@ -246,6 +252,3 @@ def _check(operations: tuple[Operation, ...]) -> None:
     for operation in operations:
         if type(operation) not in _KINDS:
             raise InputError("operation", value=operation, limit="one of sim.explorer.operations")
-
-
-Predicate = Callable[[Value], bool]

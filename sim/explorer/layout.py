@@ -47,15 +47,16 @@ CAPACITY, WORDS, RECORD, THREADS, LOCATIONS, CHOICES, FRAMES, FRAME = range(8)
 AT_USED, AT_THREADS, AT_LOCATIONS, AT_SEQUENCE, AT_EVENTS, AT_CHOICES, AT_SCRATCH, AT_CAUSES, AT_ORDERS = range(8, 17)
 # Header: the search.
 TOP, MISS_KIND, MISS_ID, MISS_VALUE, MODEL, SHARD, SHARDS, SPLIT, TICKET, UNSTABLE_AT = range(17, 27)
-FAIR, VERDICT, RACES, RACE_FIRST, RACE_SECOND, TOO_MANY = range(27, 33)
+FAIR, VERDICT, SEED, TOO_MANY = range(27, 31)
 # Header: counters.
-COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(33, 41)
-HEADER = 48
+COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(31, 39)
+HEADER = 40
 
 # Scalars of a frame: numbers of events, of slots ever in use, of decisions on the way here, of choices offered and
-# taken (-1 while the next event is unknown), and the next event.
+# taken (-1 while the next event is unknown), and the next event; then the choice to begin with.
 SIZE, HIGH, BRANCHES, OFFERED, TAKEN, NEXT_THREAD, NEXT_LANE, NEXT_OPERATION, NEXT_KIND, NEXT_PARTNER = range(10)
-SCALARS = 10
+ORIGIN = 10
+SCALARS = 11
 
 # A thread: block and state, lanes that were issued, updates whose write is missing, whether a lane waits for ever, and
 # its last event.

@@ -43,10 +43,12 @@ from .layout import (
     OP_LOCATION,
     OP_VALUE,
     OPERATION,
+    ORIGIN,
     PAUSED,
     READ,
     REJECTED,
     REVISIT,
+    SEED,
     SHARD,
     SHARDS,
     SIZE,
@@ -130,8 +132,10 @@ def _step(t: Tables, m: Array, shares: Shares, number: int) -> bool:
         m[TOP] -= 1
         shares[-1] += shares[number]
         return True
+    if taken == 0:
+        m[f + ORIGIN] = _draw(m, offered)
     m[f + TAKEN] += 1
-    choice = f + m[AT_CHOICES] + 3 * taken
+    choice = f + m[AT_CHOICES] + 3 * ((taken + m[f + ORIGIN]) % offered)
     kind, other, position = m[choice], m[choice + 1], m[choice + 2]
     share, target = shares[number] / offered, number
     if taken + 1 < offered:
@@ -155,6 +159,15 @@ def _step(t: Tables, m: Array, shares: Shares, number: int) -> bool:
         if target == number:
             m[TOP] -= 1
     return True
+
+
+@compiled
+def _draw(m: Array, count: int) -> int:
+    """The choice to begin with: the first, or a random one where executions are sampled."""
+    if m[SEED] == 0:
+        return 0
+    m[SEED] = (m[SEED] * 1103515245 + 12345) % (1 << 31) | 1 << 31
+    return (m[SEED] >> 12) % count
 
 
 @compiled

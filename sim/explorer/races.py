@@ -1,0 +1,73 @@
+"""Data races of an execution; compiled."""
+
+from __future__ import annotations
+
+from .compiled import compiled, entry
+from .events import at, holds, nth, scratch_at, set_at
+from .layout import (
+    AT_CAUSES,
+    BLOCK,
+    HAPPENS,
+    KIND,
+    LOCATION,
+    MODEL,
+    ORDER,
+    PARTNER,
+    PTX,
+    SIZE,
+    THREAD,
+    WORDS,
+    WRITE,
+    Array,
+)
+from .ptx import collect_causes, find_order, morally_strong
+
+NO_RACE = -1
+
+
+@entry
+def find_race(m: Array, f: int) -> int:
+    """Two events that race, as places in the sequence: the first times the number of events plus the second, or -1.
+
+    Under PTX accesses of one location, one of them a write, race if they are
+    not morally strong and not in causality order (PTX ISA, "Data-race");
+    otherwise if one is weak and neither happens before the other.
+    """
+    permutation = find_order(m, f, 0) if m[MODEL] == PTX else 0
+    while permutation >= 0:
+        for index in range(m[f + SIZE]):
+            event = nth(m, f, index)
+            if m[at(m, f, event) + KIND] == WRITE:
+                for place in range(m[f + SIZE]):
+                    if _race(m, f, event, nth(m, f, place)):
+                        return index * m[f + SIZE] + place
+        permutation = find_order(m, f, permutation + 1) if m[MODEL] == PTX else NO_RACE
+    return NO_RACE
+
+
+@compiled
+def _race(m: Array, f: int, write: int, other: int) -> bool:
+    """Whether a write and another access race."""
+    here, there = at(m, f, write), at(m, f, other)
+    if write == other or m[there + KIND] > WRITE or m[here + LOCATION] != m[there + LOCATION]:
+        return False
+    same_thread = m[here + THREAD] == m[there + THREAD]
+    if same_thread and (m[here + BLOCK] != m[there + BLOCK] or m[here + PARTNER] == other):
+        return False
+    if m[MODEL] != PTX:
+        if m[here + ORDER] > 0 and m[there + ORDER] > 0:
+            return False
+        return not holds(m, set_at(m, f, other, HAPPENS), write) and not holds(m, set_at(m, f, write, HAPPENS), other)
+    if morally_strong(m, f, write, other):
+        return False
+    return not _causes(m, f, write, other) and not _causes(m, f, other, write)
+
+
+@compiled
+def _causes(m: Array, f: int, first: int, second: int) -> bool:
+    """Whether an event is before another one of its location in causality order."""
+    before = m[AT_CAUSES] + second * m[WORDS]
+    if holds(m, before, first):
+        return True
+    collect_causes(m, f, second, before, scratch_at(m, 3))
+    return m[at(m, f, first) + KIND] == WRITE and holds(m, scratch_at(m, 3), first)
