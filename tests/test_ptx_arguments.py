@@ -93,6 +93,10 @@ def test_values_of_a_python_launch() -> None:
         placed = place(value, "x")
         assert isinstance(placed, Placed)
         assert placed.address == pointer and placed.array.nbytes == value.nbytes // 3 * 16
+    whole, bits = place(tensor, "x"), place(tensor.bfloat16(), "x")
+    assert isinstance(whole, Placed) and isinstance(bits, Placed)
+    assert (whole.array.dtype, whole.array.shape) == (np.float32, (4, 4))
+    assert (bits.array.dtype, bits.array.shape) == (np.uint8, (32,)), "NumPy has no such type"
     assert place(np.int32(5), "x") == 5 and place(np.float32(0.5), "x") == 0.5
     with pytest.raises(InputError, match="argument x"):
         place("text", "x")

@@ -32,6 +32,11 @@ from tiebreak.errors import InputError
 
 Array: TypeAlias = npt.NDArray[Any]
 
+_NUMPY_DTYPES = frozenset(
+    (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64)
+)
+"""Element types whose names and values are kept for printing; memory of others is bytes."""
+
 _CONSTANTS = {"True": True, "False": False, "None": None}
 _MADE = re.compile(r"(zeros|empty|random|arange|full):(?:([^:]+):)?([a-z]+\d+):([\dx]+)(?::(\d+))?$")
 _FILE = re.compile(r"(.+\.npy)(?:@(\d+))?$")
@@ -82,7 +87,7 @@ def place(value: Any, name: str) -> Argument:
     if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
         limit = "must be a CPU tensor, an array or a number"
         raise InputError(f"argument {name}", value=value, limit=limit)
-    if value.is_contiguous() and value.nbytes == value.untyped_storage().nbytes() and value.dtype != torch.bfloat16:
+    if value.is_contiguous() and value.nbytes == value.untyped_storage().nbytes() and value.dtype in _NUMPY_DTYPES:
         return Placed(value.detach().numpy())
     storage = torch.tensor([], dtype=torch.uint8).set_(value.untyped_storage())
     return Placed(storage.numpy(), value.data_ptr() - storage.data_ptr())
