@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tiebreak.errors import InputError
+from tiebreak.sim.ptx import races
 from tiebreak.sim.ptx.findings import Finding, describe_location
 from tiebreak.sim.ptx.module import Instruction, Kernel, Location
 from tiebreak.sim.ptx.observation import Access, Position
@@ -361,6 +362,58 @@ def test_a_link_of_a_chain_must_reach_its_neighbours() -> None:
     assert (1, 5) in [finding.lines for finding in stage.end()]
 
 
+def test_a_link_must_reach_the_release_also_where_the_reader_does() -> None:
+    stage = Stage(cta(0), cta(1))
+    stage.write(0, 128, space="global")
+    stage.write(0, 0, space="global", order="release", scope="cta")
+    stage.update(0, 0, at=1, space="global", scope="sys")
+    stage.read(40, 0, space="global", order="acquire", scope="sys")
+    stage.read(40, 128, space="global")
+    assert (1, 5) in [finding.lines for finding in stage.end()]
+
+
+@pytest.mark.parametrize(("scope", "races"), [("cta", True), ("gpu", False)])
+def test_a_release_lasts_through_strong_stores_of_its_thread_at_its_own_scope(scope: str, races: bool) -> None:
+    stage = Stage(cta(0), cta(1))
+    stage.write(0, 128, space="global")
+    stage.write(0, 0, space="global", order="release", scope=scope)
+    stage.write(0, 0, space="global", order="relaxed", scope="sys")
+    stage.read(0, 0, at=1, space="global", order="acquire", scope="sys")
+    stage.read(0, 128, at=1, space="global")
+    assert ((1, 5) in [finding.lines for finding in stage.end()]) == races
+
+
+def test_a_store_after_a_fence_must_itself_reach_the_reader() -> None:
+    stage = Stage(cta(0), cta(0, rank=1), ranks=2)
+    stage.write(0, 128, space="global")
+    stage.fence(0, "sys")
+    stage.write(0, 0, space="global", order="relaxed", scope="gpu")
+    stage.read(5, 0, at=1, space="global", order="acquire", scope="sys")
+    stage.read(5, 128, at=1, space="global")
+    assert (1, 5) in [finding.lines for finding in stage.end()]
+
+
+def test_a_warp_barrier_hands_on_what_one_lane_acquired() -> None:
+    stage = Stage(cta(0), cta(1))
+    stage.write(0, 128, space="global")
+    stage.write(0, 0, space="global", order="release")
+    stage.read(3, 0, at=1, space="global", order="acquire")
+    stage.warp(range(32), at=1)
+    stage.read(5, 128, at=1, space="global")
+    assert not stage.end()
+
+
+@pytest.mark.parametrize("synchronised", [False, True])
+def test_a_release_covers_what_a_warp_barrier_handed_to_its_lane(synchronised: bool) -> None:
+    stage = Stage(cta(0), cta(1))
+    stage.write(5, 128, space="global")
+    stage.warp(range(32) if synchronised else range(32, THREADS))
+    stage.write(0, 0, space="global", order="release")
+    stage.read(0, 0, at=1, space="global", order="acquire")
+    stage.read(0, 128, at=1, space="global")
+    assert bool(stage.end()) != synchronised
+
+
 def test_messages_pass_through_a_third_rank() -> None:
     stage = Stage(*(cta(0, rank=rank) for rank in range(3)), ranks=3)
     stage.write(0, 128, space="global")
@@ -414,6 +467,39 @@ def test_ctas_of_one_launch_race_even_if_they_ran_one_after_the_other() -> None:
     assert "between CTA 0 and CTA 1" in finding.missing
 
 
+def test_a_launch_knows_what_an_earlier_one_acquired() -> None:
+    stage = Stage(cta(0), cta(0, rank=1), ranks=2)
+    stage.write(0, 128, at=1, space="global")
+    stage.write(0, 0, at=1, space="global", order="release", scope="sys")
+    stage.read(0, 0, space="global", order="acquire", scope="sys")
+    stage.detector.end(stage.positions[0])
+    stage.positions = (cta(0, launch=1), stage.positions[1])
+    stage.detector.begin(stage.positions[0], KERNEL)
+    stage.read(40, 128, space="global")
+    assert not stage.end()
+
+
+def test_what_hosts_settle_covers_no_launch_that_still_runs() -> None:
+    stage = Stage(cta(0), cta(0, rank=1), ranks=2)
+    stage.write(0, at=1, space="global")
+    stage.detector.end(stage.positions[1])
+    stage.detector.settle()
+    stage.detector.begin(cta(0, rank=1, launch=1), KERNEL)
+    stage.read(0, space="global")
+    (finding,) = stage.end()
+    assert finding.lines == (1, 2)
+
+
+def test_an_earlier_access_by_another_cta_is_seen_after_own_ones() -> None:
+    stage = Stage(cta(0), cta(1))
+    stage.write(0, 128, space="global")
+    stage.barrier()
+    stage.write(0, 256, at=1, space="global")
+    stage.barrier(at=1)
+    stage.read(0, 128, at=1, space="global")
+    assert [finding.lines for finding in stage.end()] == [(1, 5)]
+
+
 @pytest.mark.parametrize("settled", [False, True])
 def test_launches_of_two_ranks_are_ordered_by_their_hosts_only(settled: bool) -> None:
     stage = Stage(cta(0), ranks=2)
@@ -458,11 +544,40 @@ def test_shared_memory_ends_with_its_cta(joined: bool) -> None:
     )
 
 
+def test_a_cluster_barrier_does_not_cover_a_cta_outside() -> None:
+    stage = Stage(cta(0, cluster=0), cta(1, cluster=1), cta(2, cluster=1))
+    stage.read(0, 128, space="global")
+    stage.read(0, 128, at=1, space="global")
+    stage.barrier()
+    stage.detector.join_cluster(stage.positions[1:], stage.line("barrier"))
+    stage.write(0, 128, at=2, space="global")
+    assert [finding.lines for finding in stage.end()] == [(1, 5)]
+
+
+def test_a_cluster_barrier_does_not_cover_what_follows_it() -> None:
+    stage = Stage(cta(0, cluster=0), cta(1, cluster=0))
+    stage.detector.join_cluster(stage.positions, stage.line("barrier"))
+    stage.write(0, 128, space="global")
+    stage.read(0, 128, at=1, space="global")
+    assert [finding.lines for finding in stage.end()] == [(2, 3)]
+
+
 def test_shared_memory_of_two_ctas_is_not_the_same() -> None:
     stage = Stage(cta(0), cta(1))
     stage.write(0, owner=0)
     stage.write(0, owner=1, at=1, value=8)
     assert not stage.end()
+
+
+def test_a_long_interval_forgets_nothing_that_a_thread_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(races, "LIMIT", 2)
+    stage = Stage()
+    stage.write(40)
+    for thread in range(1, 6):
+        stage.barrier(range(32))
+        stage.write(thread, 64)
+    stage.read(0)
+    assert [finding.lines for finding in stage.end()] == [(1, 12)]
 
 
 @pytest.mark.parametrize("first", ["write", "read"])
