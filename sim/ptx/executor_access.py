@@ -233,7 +233,7 @@ class Update(MemoryInstruction):
             self._note_missing(cta, threads, piece)
         count = self.form.vector
         memory = piece.region.view(np.dtype(self._storage).type)
-        at = (piece.at - piece.region.start) // memory.itemsize
+        at = piece.region.index(piece.at, memory.itemsize)
         for place in range(count):
             operands = tuple(value.astype(self._storage, copy=False) for value in values[place::count])
             target = targets[place] if targets else None

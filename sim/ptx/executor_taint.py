@@ -22,7 +22,7 @@ from .executor_liveness import list_read, list_registers, list_written
 from .executor_registers import LANES
 from .findings import Finding, FindingError
 from .module import Address, Instruction, Register
-from .table import find_entry, split_operands
+from .table import split_operands
 from .warp import resolve_warp
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Taints:
         if self._registers.keys().isdisjoint(self._cta.launch.compiled.touched[instruction.index]):
             return
         active = self._active(group, instruction)
-        kind = find_entry(instruction).kind
+        kind = self._cta.launch.compiled.entries[instruction.index].kind
         if kind in ("value", "address", "warp"):
             taint = self._warp(instruction, active) if kind == "warp" else self._value(instruction)
             self._write(instruction, active, taint)
