@@ -23,6 +23,7 @@ from .memory import Array, Region
 from .memory_global import GlobalMemory
 from .module import Kernel, Module
 from .observation import Access, Observer
+from .program import KernelIdentity
 from .schedules import make_schedule
 from .table import Entry
 
@@ -259,26 +260,13 @@ def execute(
     return Launch(kernel, module, grid, block, arguments, **options).run()
 
 
-class _Identity:
-    """A kernel compared by identity: its dictionaries have no hash."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-
-    def __hash__(self) -> int:
-        return id(self.kernel)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.kernel is self.kernel
-
-
 def compile_kernel(kernel: Kernel, *, fine: bool = False) -> CompiledKernel:
     """Return the code of a kernel, kept for kernels that were asked for before."""
-    return _compile_kernel(_Identity(kernel), fine)
+    return _compile_kernel(KernelIdentity(kernel), fine)
 
 
 @lru_cache(maxsize=32)
-def _compile_kernel(identity: _Identity, fine: bool) -> CompiledKernel:
+def _compile_kernel(identity: KernelIdentity, fine: bool) -> CompiledKernel:
     return CompiledKernel(identity.kernel, fine)
 
 

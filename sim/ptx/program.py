@@ -64,10 +64,10 @@ def find_program(kernel: Kernel) -> Program:
     Raises:
         PtxSyntaxError: A branch names no label, or the text ends without ``ret``, ``exit`` or a branch.
     """
-    return _find_program(_Identity(kernel))
+    return _find_program(KernelIdentity(kernel))
 
 
-class _Identity:
+class KernelIdentity:
     """A kernel compared by identity: its dictionaries have no hash."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -77,11 +77,11 @@ class _Identity:
         return id(self.kernel)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.kernel is self.kernel
+        return isinstance(other, KernelIdentity) and other.kernel is self.kernel
 
 
 @lru_cache(maxsize=128)
-def _find_program(identity: _Identity) -> Program:
+def _find_program(identity: KernelIdentity) -> Program:
     kernel = identity.kernel
     bounds = _find_bounds(kernel)
     ranges = list(pairwise([*bounds, len(kernel.body)]))
