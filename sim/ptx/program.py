@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import networkx as nx
 
-from ...errors import PtxSyntaxError
+from tiebreak.errors import PtxSyntaxError
+
 from .module import Instruction, Kernel, Symbol
 
 _LEAVING = ("ret", "exit", "trap")
