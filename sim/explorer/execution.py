@@ -11,11 +11,13 @@ from tiebreak.errors import InputError
 
 from .history import Histories, State
 from .layout import (
+    ARRIVED,
     AT_EVENTS,
     AT_ORDERS,
     AT_SEQUENCE,
     AT_THREADS,
     BLOCK,
+    DEPARTED,
     EARLIER,
     FIELDS,
     FRAME,
@@ -23,6 +25,7 @@ from .layout import (
     HEADER,
     KIND,
     LANE,
+    LOCATION,
     MODEL,
     OPERATION,
     PARTNER,
@@ -62,6 +65,8 @@ class Event:
         open: Whether the value that ended a wait is left open.
         earlier: Numbers of the writes before a write in coherence order.
         happens: Numbers of the events that happen before.
+        synchronised: Numbers of the arrivals that a departure from a barrier
+            waits for.
         partner: Number of the other half of an update.
     """
 
@@ -73,6 +78,7 @@ class Event:
     open: bool
     earlier: frozenset[int]
     happens: frozenset[int]
+    synchronised: frozenset[int]
     partner: int | None
 
     @property
@@ -211,6 +217,13 @@ def decode(memory: Array, number: int, histories: Histories) -> Execution:
         row = fields[FIELDS + which * words : FIELDS + (which + 1) * words]
         return frozenset(place for slot, place in places.items() if row[slot >> 6] >> (slot & 63) & 1)
 
+    def arrivals(fields: list[int]) -> frozenset[int]:
+        if fields[KIND] != DEPARTED:
+            return frozenset()
+        others = ((place, frame[events + slot * record :]) for slot, place in places.items())
+        wanted = (ARRIVED, fields[LOCATION], fields[VALUE])
+        return frozenset(place for place, other in others if (other[KIND], other[LOCATION], other[VALUE]) == wanted)
+
     def event(place: int, slot: int) -> Event:
         fields = frame[events + slot * record : events + (slot + 1) * record]
         source, partner = fields[SOURCE], fields[PARTNER]
@@ -223,6 +236,7 @@ def decode(memory: Array, number: int, histories: Histories) -> Execution:
             open=fields[WAITS] == 2,
             earlier=members(fields, EARLIER),
             happens=members(fields, HAPPENS),
+            synchronised=arrivals(fields),
             partner=places.get(partner),
         )
 

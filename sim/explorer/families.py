@@ -23,7 +23,7 @@ from .operations import (
     compare_and_swap,
     equal_to,
 )
-from .program import Body, Program, parallel
+from .program import Body, Program, Thread, parallel
 
 Steps = Generator[Operation | Lanes, Any, Any]
 
@@ -187,7 +187,7 @@ def flag_barrier(ranks: int, epochs: int, wait: str = ">=", slots: int = 1, lane
         return body
 
     name = f"flag barrier, {ranks} ranks, {epochs} epochs, {wait}, {slots} slots{', lanes' if lanes else ''}"
-    return parallel(name, *[rank(own) for own in range(ranks)])
+    return Program(tuple(Thread(rank(own), f"rank {own}", gpu=own) for own in range(ranks)), name=name)
 
 
 FAMILIES: dict[str, Callable[..., Program]] = {

@@ -187,7 +187,7 @@ class Histories:
         except StopIteration as stop:
             return self._enter(State(thread, sent, result=stop.value), FINISHED)
         except AssertionError as failure:
-            return self._enter(State(thread, sent, failure=str(failure) or "an assertion failed"), BROKEN)
+            return self._enter(State(thread, sent, failure=describe_failure(failure)), BROKEN)
         lanes = isinstance(issued, Lanes)
         operations = issued.operations if isinstance(issued, Lanes) else (issued,)
         _check(operations)
@@ -252,3 +252,8 @@ def _check(operations: tuple[Operation, ...]) -> None:
     for operation in operations:
         if type(operation) not in _KINDS:
             raise InputError("operation", value=operation, limit="one of sim.explorer.operations")
+
+
+def describe_failure(failure: AssertionError) -> str:
+    """What a thread asserted in vain, on one line."""
+    return next(iter(str(failure).splitlines()), "an assertion failed")

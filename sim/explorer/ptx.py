@@ -351,8 +351,18 @@ def _agrees(m: Array, f: int, event: int, causes: int) -> bool:
                 return False
             if m[here + KIND] == READ and _precedes(m, m[here + SOURCE], other):
                 return False
+        if m[here + KIND] == WRITE and _reads_early(m, f, other, event):
+            return False
         other = m[at(m, f, other) + BEFORE_THERE]
     return True
+
+
+@compiled
+def _reads_early(m: Array, f: int, read: int, write: int) -> bool:
+    """Whether a read takes its value from a write that it comes before, by an order of the fences."""
+    there = at(m, f, read)
+    reads = m[there + KIND] == READ and m[there + SOURCE] == write
+    return reads and holds(m, m[AT_CAUSES] + write * m[WORDS], read)
 
 
 @compiled

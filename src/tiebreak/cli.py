@@ -199,6 +199,40 @@ def lowering(
     raise typer.Exit(audit_lowering(update, Console()))
 
 
+@app.command()
+def explore(
+    program: Annotated[str, typer.Argument(help="A program of sim/explorer/families.py, such as flag_barrier.")],
+    ranks: Annotated[int | None, typer.Option(help="World size, where the program has one.", min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Exchanges, where the program has them.", min=1)] = None,
+    set: Annotated[list[str] | None, typer.Option(help="name=value of another parameter; repeatable.")] = None,
+    model: Annotated[str, typer.Option(help="Memory model: sc, rc11 or ptx.")] = "ptx",
+    strategy: Annotated[str, typer.Option(help="exhaustive, or random:N executions.")] = "exhaustive",
+    awaits: Annotated[str, typer.Option(help="distinct, or merged: all values that end a wait as one.")] = "distinct",
+    shard: Annotated[str, typer.Option(help="Part i of n of the search, as i/n; their counts add up.")] = "0/1",
+    seconds: Annotated[float, typer.Option(help="Time limit.")] = float("inf"),
+    seed: Annotated[int, typer.Option(help="Seed of random executions.", min=0)] = 0,
+    checkpoint: Annotated[Path | None, typer.Option(help="File to go on from, written on Ctrl-C.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Folder for the pictures of a failure.")] = None,
+) -> None:
+    """Explore all executions of a program; exit 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
+    from tiebreak.explore.command import ExploreRequest, run_exploration
+
+    sizes = [f"{name}={value}" for name, value in (("ranks", ranks), ("epochs", epochs)) if value is not None]
+    request = ExploreRequest(
+        program=program,
+        parameters=(*sizes, *(set or ())),
+        model=model,
+        strategy=strategy,
+        awaits=awaits,
+        shard=shard,
+        seconds=seconds,
+        seed=seed,
+        checkpoint=checkpoint,
+        report=report,
+    )
+    raise typer.Exit(run_exploration(request, Console()))
+
+
 def main() -> None:
     """Run the command line; errors of the user's making exit with 2."""
     try:

@@ -1,0 +1,171 @@
+"""``tiebreak explore``: all executions of a program of the catalogue."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from tiebreak.errors import InputError
+from tiebreak.sim.explorer.checkpoint import resume, save
+from tiebreak.sim.explorer.counterexample import explain
+from tiebreak.sim.explorer.exploration import Exploration, Options
+from tiebreak.sim.explorer.families import FAMILIES
+from tiebreak.sim.explorer.models import find_model
+from tiebreak.sim.explorer.program import Program
+from tiebreak.sim.explorer.verdicts import Verdict
+
+from .pictures import draw_diagram, write_graph, write_trace
+from .table import draw_table
+
+PROGRESS_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class ExploreRequest:
+    """What the command line asked for.
+
+    Attributes:
+        program: Name in ``FAMILIES``.
+        parameters: ``name=value`` of the program's parameters.
+        model: Memory model.
+        strategy: ``exhaustive`` or ``random:N``.
+        awaits: ``distinct`` or ``merged``.
+        shard: ``i/n``.
+        seconds: Time limit.
+        seed: Of random executions.
+        checkpoint: File to go on from, and to leave behind.
+        report: Folder for pictures of a failure.
+    """
+
+    program: str
+    parameters: tuple[str, ...] = ()
+    model: str = "ptx"
+    strategy: str = "exhaustive"
+    awaits: str = "distinct"
+    shard: str = "0/1"
+    seconds: float = float("inf")
+    seed: int = 0
+    checkpoint: Path | None = None
+    report: Path | None = None
+
+    def build_program(self) -> Program:
+        """The program with its parameters.
+
+        Raises:
+            InputError: There is no such program or parameter.
+        """
+        if self.program not in FAMILIES:
+            raise InputError("program", value=self.program, limit=f"one of {', '.join(FAMILIES)}")
+        wanted = inspect.signature(FAMILIES[self.program]).parameters
+        arguments: dict[str, object] = {}
+        for parameter in self.parameters:
+            name, _, value = parameter.partition("=")
+            if name not in wanted:
+                raise InputError("parameter", value=name, limit=f"one of {', '.join(wanted) or 'none'}")
+            arguments[name] = _read(value)
+        missing = [name for name, entry in wanted.items() if entry.default is entry.empty and name not in arguments]
+        if missing:
+            raise InputError("parameters", value=self.parameters, limit=f"{self.program} needs {', '.join(missing)}")
+        return FAMILIES[self.program](**arguments)
+
+    def build_options(self) -> Options:
+        """Options of the exploration.
+
+        Raises:
+            InputError: One has a wrong form.
+        """
+        if self.awaits not in ("distinct", "merged"):
+            raise InputError("awaits", value=self.awaits, limit="distinct or merged")
+        part, _, whole = self.shard.partition("/")
+        if not (part.isdecimal() and whole.isdecimal()):
+            raise InputError("shard", value=self.shard, limit="of the form i/n")
+        merged = self.awaits == "merged"
+        return Options(model=self.model, merge_awaits=merged, shard=int(part), shards=int(whole), races=True)
+
+
+def _read(text: str) -> object:
+    """A parameter's value."""
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def run_exploration(request: ExploreRequest, console: Console) -> int:
+    """Explore, print what was found; 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
+    program = request.build_program()
+    exploration = _begin(request, program)
+    kind, _, number = request.strategy.partition(":")
+    if kind == "random" and number.isdecimal():
+        exploration.sample(int(number), request.seed)
+    elif request.strategy == "exhaustive":
+        _run(exploration, request, console)
+    else:
+        raise InputError("strategy", value=request.strategy, limit="exhaustive or random:N")
+    _print(exploration, program, request, console)
+    verdict = exploration.conclusion.verdict
+    if verdict is Verdict.FAILED:
+        return 1
+    whole = verdict is not Verdict.UNKNOWN or (exploration.finished and exploration.options.shards > 1)
+    return 0 if whole and verdict is not Verdict.UNSUPPORTED else 3
+
+
+def _begin(request: ExploreRequest, program: Program) -> Exploration:
+    """A new exploration, or the one of the checkpoint."""
+    if request.checkpoint is not None and request.checkpoint.exists():
+        return resume(request.checkpoint, program)
+    return Exploration(program, request.build_options())
+
+
+def _run(exploration: Exploration, request: ExploreRequest, console: Console) -> None:
+    """Explore until the end, Ctrl-C or the time limit, saying how far it is."""
+    stopped = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.append(number)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        left = request.seconds
+        while not exploration.finished and not stopped and left > 0 and not exploration.unsupported:
+            started = exploration.seconds
+            exploration.run(min(left, PROGRESS_SECONDS), pause=lambda: bool(stopped))
+            left -= exploration.seconds - started
+            if not exploration.finished:
+                console.print(
+                    f"{exploration.progress:.1%} done, {exploration.counts.classes:,} classes of about "
+                    f"{exploration.estimate:,.0f}, {exploration.seconds:.0f} s"
+                )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if request.checkpoint is not None:
+        if exploration.finished:
+            request.checkpoint.unlink(missing_ok=True)
+        else:
+            save(exploration, request.checkpoint)
+
+
+def _print(exploration: Exploration, program: Program, request: ExploreRequest, console: Console) -> None:
+    """Print the verdict, what was counted, the limits of the model, and the failure."""
+    counts = exploration.counts
+    model = find_model(exploration.options.model)
+    console.print(f"{program.name} under {model.title}: {exploration.conclusion}", highlight=False)
+    rate = counts.classes / exploration.seconds if exploration.seconds else 0.0
+    console.print(
+        f"complete {counts.complete:,}, waiting for ever {counts.stuck:,}, cut short {counts.cut:,}, blocked "
+        f"{counts.blocked:,}; {counts.runs:,} runs of threads; {rate:,.0f} classes/s"
+    )
+    for limit in model.limits:
+        console.print(f"not produced: {limit.name}", highlight=False)
+    if exploration.failures:
+        example = explain(program, exploration.failures[0])
+        console.print(draw_table(program, example), highlight=False, markup=False, soft_wrap=True)
+        if request.report is not None:
+            request.report.mkdir(parents=True, exist_ok=True)
+            (request.report / "schedule.svg").write_text(draw_diagram(program, example), encoding="utf-8")
+            (request.report / "schedule.trace.json").write_text(write_trace(program, example), encoding="utf-8")
+            (request.report / "execution.dot").write_text(write_graph(program, example), encoding="utf-8")
