@@ -1,16 +1,22 @@
 """The zoo: correct kernels that nothing is reported of, and broken ones that are caught."""
 
+import importlib.util
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import triton
 
 from tiebreak.errors import InputError
+from tiebreak.impl.kernel_binary import KernelRecipe
+from tiebreak.impl.selector import list_sources
+from tiebreak.ptx.cutedsl import obtain_recipe_code
 from tiebreak.zoo import BROKEN_KERNELS, SOUND_KERNELS, build_text
 from tiebreak.zoo.examination import examine
-from tiebreak.zoo.kernel import VERSION, Edit, apply_edits, build_entry, find_line
-from tiebreak.zoo.specimen import describe_broken, describe_sound, describe_twins
+from tiebreak.zoo.kernel import VERSION, Edit, Trial, apply_edits, build_entry, find_line
+from tiebreak.zoo.specimen import Expectation, Specimen, describe_broken, describe_sound, describe_twins
 from tiebreak.zoo.triton_twins import TRITON_TWINS
 
 KERNELS = [*SOUND_KERNELS.values(), *BROKEN_KERNELS.values()]
@@ -87,6 +93,48 @@ def test_kernels_in_triton_are_judged_by_their_source_lines(twins):
     sound, broken = (examine_first(describe_twins(twins, broken=broken)) for broken in (False, True))
     assert (sound.findings, sound.differences) == ((), ())
     assert broken.expected, "\n".join(map(str, broken.findings)) or "no finding"
+
+
+REVERSAL = Path(__file__).parent / "kernels" / "reversal.py"
+
+
+def describe_reversal(broken):
+    """A kernel written in CuTeDSL; the file is imported where it is compiled."""
+
+    def build(options):
+        found = importlib.util.spec_from_file_location("reversal", REVERSAL)
+        module = importlib.util.module_from_spec(found)
+        sys.modules[found.name] = module
+        found.loader.exec_module(module)
+        return module.compile_reversal(broken, options)
+
+    sources = (REVERSAL, *list_sources())
+    recipe = KernelRecipe(f"reversal-broken={int(broken)}", "sm_100a", sources, build, 4 * 128)
+    values = np.arange(1, 129, dtype=np.int32)
+    trial = Trial({"values": values, "output": np.zeros(128, np.int32)}, {"output": values[::-1]})
+    lines = frozenset(find_line(REVERSAL.read_text(), place) for place in ("    store_shared(", "word = load_shared("))
+    expectation = Expectation(
+        rule="a barrier lies between store and load",
+        source="https://github.com/NVIDIA/TensorRT-LLM/pull/14602",
+        findings=("race",),
+        lines=lines,
+        file=REVERSAL.name,
+    )
+    return Specimen(
+        name=recipe.name,
+        language="CuTeDSL",
+        code=obtain_recipe_code(recipe).explain(),
+        trials={"default": trial},
+        threads=128,
+        grid=1,
+        expectation=expectation if broken else None,
+    )
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_kernel_in_cutedsl_is_judged_by_its_source_lines(broken):
+    examination = examine_first(describe_reversal(broken))
+    assert examination.passed, "\n".join(map(str, examination.findings)) or "no finding"
 
 
 def test_the_two_phase_selector_drops_the_ties_of_all_warps_but_one():

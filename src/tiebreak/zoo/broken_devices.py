@@ -152,6 +152,17 @@ BROKEN = (
         places=("st.shared.u32", "ld.shared::cluster.u32"),
     ),
     BrokenKernel(
+        name="cluster-left-early",
+        rule="a CTA stays until the others of its cluster have read its shared memory",
+        source="https://github.com/triton-lang/triton/issues/11730",
+        original=CLUSTER_SUM,
+        edits=(
+            Edit("    barrier.cluster.arrive.aligned; // read\n"),
+            Edit("    barrier.cluster.wait.aligned; // all read\n"),
+        ),
+        places=("ld.shared::cluster.u32",),
+    ),
+    BrokenKernel(
         name="relaxed-cluster-barrier",
         rule="an arrival that is relaxed releases nothing",
         source="https://github.com/sgl-project/sglang/pull/38829",
