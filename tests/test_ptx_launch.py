@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -105,12 +108,12 @@ def test_a_file_runs_on_the_memory_of_its_arguments(tmp_path: Path, kind: str) -
     given, out = np.arange(50, dtype=np.float32), np.zeros(50, np.float32)
     path, pair = write(tmp_path, SCALE), (given, out)
     if kind == "array":
-        launched = launch(path, (2,), *pair, 0.5, 50, block=(32,))
+        launched = launch(path, (2,), *pair, 0.5, 50, threads=(32,))
     elif kind == "tensor":
-        launched = launch(str(path), (2,), *map(torch.from_numpy, pair), 0.5, 50, block=(32,))
+        launched = launch(str(path), (2,), *map(torch.from_numpy, pair), 0.5, 50, threads=(32,))
     else:
         wide = torch.zeros(60)
-        launched = launch(path, (2,), torch.from_numpy(given), wide[10:], 0.5, 50, block=(32,))
+        launched = launch(path, (2,), torch.from_numpy(given), wide[10:], 0.5, 50, threads=(32,))
         out = wide[10:].numpy()
         assert (wide[:10] == 0).all()
     assert launched.check() is launched
@@ -123,7 +126,7 @@ def test_a_read_past_the_end_names_the_line_of_the_source_and_says_how_to_run_it
 ) -> None:
     monkeypatch.setenv("TIEBREAK_CACHE", str(tmp_path / "cache"))
     given, out = np.arange(40, dtype=np.float32), np.zeros(64, np.float32)
-    launched = launch(write(tmp_path, SCALE), (2,), given, out, 2.0, 50, block=(32,))
+    launched = launch(write(tmp_path, SCALE), (2,), given, out, 2.0, 50, threads=(32,))
     (finding,) = launched.findings
     assert finding.kind == "out-of-bounds" and "scale.py:7" in str(finding) and launched.report is None
     with pytest.raises(SimulationError, match="out-of-bounds"):
@@ -138,12 +141,12 @@ def test_a_read_past_the_end_names_the_line_of_the_source_and_says_how_to_run_it
 def test_a_replay_starts_from_what_the_memory_held_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIEBREAK_CACHE", str(tmp_path))
     out = np.full(64, -1, np.int32)
-    launched = launch(KernelCode(RACE, "race.ptx"), (1,), out, block=(64,))
+    launched = launch(KernelCode(RACE, "race.ptx"), (1,), out, threads=(64,))
     assert {finding.kind for finding in launched.findings} == {"race"}
     assert (out >= 0).all(), "the launch ran to its end"
     (saved,) = tmp_path.glob("replays/*/array0.npy")
     assert (np.load(saved) == -1).all()
-    assert "finding" not in str(launch(KernelCode(RACE, "race.ptx"), (1,), out, block=(64,), races=False).findings)
+    assert "finding" not in str(launch(KernelCode(RACE, "race.ptx"), (1,), out, threads=(64,), races=False).findings)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -184,9 +187,9 @@ def test_what_cannot_be_launched(tmp_path: Path) -> None:
             path, (1,), array
         ),
         "block; scale does not say": lambda: launch(path, (1,), array, array, 1.0, 4),
-        "grid is": lambda: launch(path, (0,), array, array, 1.0, 4, block=(32,)),
-        "at most 1024": lambda: launch(path, (1,), array, array, 1.0, 4, block=(2048,)),
-        "by name": lambda: launch(path, (1,), array, array, 1.0, n=4, block=(32,)),
+        "grid is": lambda: launch(path, (0,), array, array, 1.0, 4, threads=(32,)),
+        "at most 1024": lambda: launch(path, (1,), array, array, 1.0, 4, threads=(2048,)),
+        "by name": lambda: launch(path, (1,), array, array, 1.0, n=4, threads=(32,)),
         "architecture is 'sm_80'": lambda: launch(select, (1,), architecture="sm_80"),
         "arguments of select": lambda: launch(select, (1,), array),
         "kernel is 5": lambda: launch(5, (1,)),
@@ -198,7 +201,7 @@ def test_what_cannot_be_launched(tmp_path: Path) -> None:
             call()
     required = KernelCode(SCALE.replace("n)\n{", "n)\n.reqntid 32\n{"), "scale.ptx")
     with pytest.raises(InputError, match=r"block is \(64, 1, 1\); scale requires \(32, 1, 1\)"):
-        launch(required, (1,), array, array, 1.0, 4, block=(64,))
+        launch(required, (1,), array, array, 1.0, 4, threads=(64,))
     launch(required, (1,), array, array, 1.0, 4).check()
 
 
@@ -255,3 +258,33 @@ def test_cutedsl_is_asked_for_where_it_is_needed(monkeypatch: pytest.MonkeyPatch
     recipe = selector_recipe(SelectorSpecialization(threads=128, vectors=1, slots=512), "sm_100a")
     with pytest.raises(MissingBackendError, match="CuTeDSL"):
         launch(recipe, (1,))
+
+
+SCRIPT = """
+import torch, triton, triton.language as tl
+from tiebreak.errors import InputError
+from tiebreak.ptx.launch import launch
+
+@triton.jit
+def double(given, out, count, block: tl.constexpr):
+    place = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(out + place, tl.load(given + place, mask=place < count) * 2, mask=place < count)
+
+out = torch.zeros(50)
+try:
+    launch(double, (2,), torch.arange(50.0), out, 50, block=32, num_warps=1).check()
+except InputError as error:
+    print(error)
+print(int(out.sum()))
+"""
+
+
+@pytest.mark.parametrize(("interpret", "printed"), [("0", "2450"), ("1", "put the kernel into a module of its own")])
+def test_a_script_launches_its_own_kernels_unless_it_interprets_them(
+    interpret: str, printed: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "TRITON_INTERPRET": interpret, "TRITON_DEFAULT_FP_FUSION": "0"}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
+    assert printed in done.stdout

@@ -150,7 +150,7 @@ def launch(
     grid: Shape,
     *arguments: Any,
     architecture: str = "sm_100a",
-    block: Shape | None = None,
+    threads: Shape | None = None,
     cluster: int | None = None,
     shared_bytes: int | None = None,
     schedule: str = "lockstep",
@@ -165,12 +165,13 @@ def launch(
         grid: CTAs in x, y and z; fewer than three numbers are filled up with ones.
         arguments: CPU tensors, NumPy arrays and numbers, one for each parameter.
         architecture: Target to compile for: ``sm_90a``, ``sm_100a`` or ``sm_121a``.
-        block: Threads of a CTA; what the kernel requires if absent.
+        threads: Threads of a CTA in x, y and z; what the kernel requires if absent.
         cluster: CTAs of a cluster, along x; what the kernel requires if absent.
         shared_bytes: Dynamic shared memory of a CTA; what the compiler says if absent.
         schedule: Order in which warps run, see ``tiebreak.sim.ptx.schedule``.
         races: Whether to look for races, and for reads of memory that nothing wrote.
-        named: Arguments of a Triton kernel by name, constants and ``num_warps`` included.
+        named: Arguments of a Triton kernel by name, constants and ``num_warps`` included; one that is called like an
+            argument of this function is passed by position.
 
     Raises:
         InputError: The target, the grid or an argument is none.
@@ -184,7 +185,7 @@ def launch(
         arguments,
         named,
         architecture=architecture,
-        block=block,
+        block=threads,
         cluster=cluster,
         shared_bytes=shared_bytes,
         schedule=schedule,
@@ -228,7 +229,7 @@ def _choose_block(kernel: Kernel, block: Shape | None) -> tuple[int, int, int]:
     """Threads of a CTA: as asked for and required."""
     required = kernel.directives.get("reqntid")
     if block is None and required is None:
-        raise InputError("block", limit=f"{kernel.name} does not say how many threads it needs", remedy="pass block")
+        raise InputError("block", limit=f"{kernel.name} does not say how many threads it needs", remedy="state it")
     filled = _fill(block or required or (), "block")
     if required is not None and filled != _fill(required, "block"):
         raise InputError("block", value=filled, limit=f"{kernel.name} requires {_fill(required, 'block')}")

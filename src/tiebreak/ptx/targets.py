@@ -17,7 +17,7 @@ from tiebreak.impl.kernel_binary import KernelRecipe
 from .code import KernelCode, read_file
 from .cutedsl import obtain_recipe_code
 from .triton_arguments import bind
-from .triton_compiler import obtain_code
+from .triton_compiler import TritonCode, TritonSource, compile_source, obtain_code
 
 ARCHITECTURES = ("sm_90a", "sm_100a", "sm_121a")
 """Targets: H200, B200, GB10."""
@@ -89,7 +89,7 @@ def compile_target(
     capability = capability_of(architecture)
     if is_triton_kernel(target):
         bound = bind(target, arguments, named, capability)
-        compiled = obtain_code(bound.source)
+        compiled = _compile_triton(target, bound.source)
         code = KernelCode(compiled.ptx, f"{bound.source.function}.{architecture}", compiled.shared_bytes)
         # Triton appends pointers to scratch memory, which is not used where it is 0.
         scratch = len(code.kernel.parameters) - len(bound.arguments)
@@ -101,3 +101,17 @@ def compile_target(
     if not isinstance(target, KernelCode):
         raise InputError("kernel", value=target, limit=f"must be {_FORMS}")
     return target, tuple(arguments), {}
+
+
+def _compile_triton(kernel: Any, source: TritonSource) -> TritonCode:
+    """Compile here if this process decorates kernels for compilation, else in the worker, which imports them."""
+    if isinstance(kernel, JITFunction):
+        return compile_source(source)
+    if source.module == "__main__":
+        raise InputError(
+            "module of the kernel",
+            value=source.module,
+            limit="a process that interprets kernels has another one compile them",
+            remedy="put the kernel into a module of its own, or unset TRITON_INTERPRET",
+        )
+    return obtain_code(source)
