@@ -10,6 +10,8 @@ from tiebreak.backends.host import HostProgram, Implementation
 from tiebreak.backends.ptx import MAX_POLLS, PtxBackend
 from tiebreak.errors import InputError, MissingBackendError
 from tiebreak.impl.kernel_store import find_compiler
+from tiebreak.mutants.catalogue import MUTANTS as MUTANTS_OF_THE_SOURCE
+from tiebreak.mutants.loader import load_mutated
 from tiebreak.ptx.lowering_mutants import LOWERING_MUTANTS, LoweringMutant, Substitution
 from tiebreak.ptx.ranks import make_session
 from tiebreak.ptx.targets import ARCHITECTURES
@@ -120,6 +122,26 @@ def test_another_correct_lowering_is_clean(variant):
     backend = PtxBackend("ptx:sm_90a", edit=variant.edit)
     for schedule in variant.schedules:
         assert judge(variant.scenario, backend.run(variant.scenario, schedule)) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "publish-before-push",
+        "one-buffer-where-two-are-needed",
+        "gpu-scope-wait",
+        "no-barrier-before-advance",
+        "relaxed-returned",
+        "equality-wait",
+    ],
+)
+def test_bugs_in_the_source_are_found_in_what_it_compiles_to(name):
+    mutant = MUTANTS_OF_THE_SOURCE[name]
+    scenario = replace(mutant.scenario, implementation="triton", launches="separate")
+    backend = PtxBackend("ptx:sm_90a", load_mutated(mutant.name, mutant.edits))
+    outcomes = (judge(scenario, backend.run(scenario, schedule)) for schedule in mutant.schedules)
+    found = next((findings for findings in outcomes if findings), [])
+    assert {finding.property for finding in found} & set(mutant.properties)
 
 
 def test_a_race_names_both_accesses_the_missing_edge_and_the_source():

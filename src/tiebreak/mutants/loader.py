@@ -90,6 +90,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_loader(fullname, loader, origin=str(source), is_package=not name)
 
 
+def package_of(name: str) -> str:
+    """Return the name of the package of a mutant."""
+    return PREFIX + name.replace("-", "_")
+
+
 def load_mutated(name: str, edits: Sequence[Edit]) -> str:
     """Make the mutated package importable and return its name.
 
@@ -103,7 +108,7 @@ def load_mutated(name: str, edits: Sequence[Edit]) -> str:
     for edit in edits:
         if not (root / f"{edit.module}.py").exists():
             raise InputError("edit", value=edit.module, limit="no such module in tiebreak.impl", remedy="fix its name")
-    package = PREFIX + name.replace("-", "_")
+    package = package_of(name)
     if package not in sys.modules:
         sys.meta_path.insert(0, _Finder(package, root, edits))
         importlib.import_module(package)

@@ -68,7 +68,7 @@ def compile_source(source: TritonSource) -> TritonCode:
         MissingBackendError: This process interprets kernels.
         InputError: There is no such kernel.
     """
-    kernel = getattr(importlib.import_module(source.module), source.function, None)
+    kernel = getattr(_import(source.module), source.function, None)
     if kernel is None:
         raise InputError("kernel", value=f"{source.module}:{source.function}", limit="there is none of that name")
     if not isinstance(kernel, JITFunction):
@@ -76,6 +76,18 @@ def compile_source(source: TritonSource) -> TritonCode:
             "the Triton compiler", limit="TRITON_INTERPRET is set", remedy="unset it before triton is imported"
         )
     return _lower(kernel, source)
+
+
+def _import(name: str) -> Any:
+    """Import a module; the package of a mutant exists in the process that asks, and is made here too."""
+    from tiebreak.mutants.catalogue import MUTANTS
+    from tiebreak.mutants.loader import load_mutated, package_of
+
+    package = name.partition(".")[0]
+    for mutant in MUTANTS.values():
+        if package_of(mutant.name) == package:
+            load_mutated(mutant.name, mutant.edits)
+    return importlib.import_module(name)
 
 
 def _lower(kernel: Any, source: TritonSource) -> TritonCode:
