@@ -79,8 +79,9 @@ class Omission:
 
     @property
     def race(self) -> Finding | None:
-        """The first race so far, if any."""
-        return next((finding for finding in self.detector.findings if finding.kind == "race"), None)
+        """A race, if there is one so far; between warps if there is one of those."""
+        races = [finding for finding in self.detector.findings if finding.kind == "race"]
+        return min(races, key=_is_within_warp, default=None)
 
     def begin(self, position: Position, kernel: Kernel) -> None:
         """A CTA starts."""
@@ -128,6 +129,11 @@ class Omission:
             return False
         self.reached.add(instruction.index)
         return True
+
+
+def _is_within_warp(finding: Finding) -> bool:
+    places = {(actor.rank, actor.launch, actor.cta, actor.warp) for actor in finding.actors}
+    return len(finding.actors) == 2 and len(places) == 1
 
 
 class Omissions:
