@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ...errors import PtxSyntaxError
+from tiebreak.errors import PtxSyntaxError
 
 Kind = Literal["label", "instruction", "brace", "directive"]
 
