@@ -92,7 +92,15 @@ def _draw_crowds(generator: np.random.Generator, count: int, half: int) -> Itera
         yield SelectorRow(f"{crowd} at the cut", generator.permutation(scores), ids, half)
         scores[near] = scores[first]
         yield SelectorRow(f"{crowd} tied at the cut", generator.permutation(scores), ids, half)
-        yield SelectorRow(f"{crowd} twins at the cut", generator.permutation(scores), np.full_like(ids, 5), half)
+        twins = np.full_like(ids, 5)
+        yield SelectorRow(f"{crowd} twins at the cut", generator.permutation(scores), twins, half)
+        better = int((scores > scores[first]).sum())
+        yield SelectorRow(f"{crowd} twins at the cut, best one", generator.permutation(scores), twins, better + 1)
+    scores = np.linspace(0, 1, count, dtype=np.float32)
+    first = max(0, count - half - 50)
+    near = scores[first : first + 130]
+    near[:] = near[0] + np.maximum(0, np.arange(near.size, dtype=np.float32) - 99) * np.float32(1e-6)
+    yield SelectorRow("100 tied beside others at the cut", generator.permutation(scores), ids, half)
 
 
 def _draw_special(generator: np.random.Generator, count: int, half: int) -> Iterator[SelectorRow]:
