@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tiebreak.sim.explorer.enumeration import enumerate_classes
 from tiebreak.sim.explorer.exploration import Exploration, Options
+from tiebreak.sim.explorer.families import straight
 from tiebreak.sim.explorer.models import LOAD_BUFFERING
 from tiebreak.sim.explorer.operations import (
     Fence,
@@ -46,13 +47,6 @@ FENCES = st.builds(Fence, st.sampled_from([Order.ACQUIRE, Order.RELEASE, Order.A
 PLACES = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, max_size=3)
 
 
-def run_blocks(blocks: list[Operation | Lanes]) -> Body:
-    def body() -> Iterator[Operation | Lanes]:
-        return (yield from blocks)
-
-    return body
-
-
 @st.composite
 def waiting_programs(draw: st.DrawFn) -> Program:
     """Up to six operations, waits and unordered lanes among them."""
@@ -62,7 +56,7 @@ def waiting_programs(draw: st.DrawFn) -> Program:
         lanes = draw(st.booleans()) and draw(st.booleans())
         block = Lanes((operation, draw(LOADS | STORES | WAITS))) if lanes else operation
         draw(st.sampled_from(threads)).append(block)
-    return parallel("drawn", *[run_blocks(blocks) for blocks in threads])
+    return parallel("drawn", *[straight(*blocks) for blocks in threads])
 
 
 @pytest.mark.parametrize("model", ["sc", "rc11"])

@@ -9,6 +9,7 @@ them; what is in causality order comes before in any case.
 
 from __future__ import annotations
 
+from .causality import collect_causes, morally_strong
 from .compiled import compiled
 from .events import at, holds, is_before, last_there, put, rank, rank_within, scratch_at, set_at, unite
 from .layout import (
@@ -27,7 +28,6 @@ from .layout import (
     WRITE,
     Array,
 )
-from .ptx import collect_causes, morally_strong
 
 MANY = 16
 """Morally strong writes of which every order is tried, where they are not in one line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .causality import collect_causes, morally_strong
 from .compiled import compiled, entry
 from .events import at, holds, nth, scratch_at, set_at
 from .layout import (
@@ -20,7 +21,7 @@ from .layout import (
     WRITE,
     Array,
 )
-from .ptx import collect_causes, find_order, morally_strong
+from .ptx import find_order
 
 NO_RACE = -1
 

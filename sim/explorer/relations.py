@@ -8,6 +8,7 @@ synchronise all who took part.
 
 from __future__ import annotations
 
+from .causality import observe
 from .compiled import compiled
 from .events import at, last_there, put, set_at, thread_at, unite
 from .layout import (
@@ -35,7 +36,6 @@ from .layout import (
     WRITE,
     Array,
 )
-from .ptx import observe
 
 
 @compiled

@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .change import add_event, copy_frame, revisit
+from .choices import written
 from .compiled import compiled, entry
 from .consistency import consistent
 from .events import at, frame_at, is_before, last_there, last_write, nth, thread_at
-from .expansion import expand, written
+from .expansion import expand
 from .layout import (
     AT_CHOICES,
     BEFORE_THERE,
