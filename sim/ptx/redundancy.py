@@ -5,7 +5,7 @@ is no longer ordered with what they do between it and the barriers after it.  If
 no access of the first kind conflicts with one of the second, on any path, the
 barrier orders nothing.  Two accesses do not conflict if both are reads, if both
 are atomic, if their state spaces differ, or if their addresses are known to lie
-apart: addresses of variables plus constants.
+apart (``addresses``).
 
 The proof knows barriers of the whole CTA only; what stands at or behind others
 counts as not ordered.
@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .access import resolve_access
-from .module import Address, Immediate, Instruction, Kernel, Register, Symbol
+from .addresses import Addresses, Place, lie_apart
+from .module import Instruction, Kernel
 from .program import Program, find_program
-from .table import find_entry, split_operands
+from .table import find_entry
 
 READ, UPDATE, WRITE = "read", "update", "write"
 _PLAIN = ("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix", "prefetch", "prefetchu", "applypriority", "discard")
@@ -32,20 +33,16 @@ class _Touch:
     """An access as far as the text tells.
 
     Attributes:
-        instruction: The instruction.
         kind: Whether it reads, writes, or updates atomically.
         space: State space.
-        symbol: Variable that its address is relative to; empty if unknown.
-        offset: Bytes from that variable.
         width: Bytes.
+        place: Where it may go, or None if unknown.
     """
 
-    instruction: Instruction
     kind: str
     space: str
-    symbol: str = ""
-    offset: int = 0
     width: int = 0
+    place: Place | None = None
 
     def conflicts_with(self, other: _Touch) -> bool:
         """Whether two threads could race at these accesses."""
@@ -54,9 +51,9 @@ class _Touch:
             return False
         if self.space != other.space and "generic" not in (self.space, other.space):
             return False
-        if not self.symbol or self.symbol != other.symbol:
+        if self.place is None or other.place is None:
             return True
-        return self.offset < other.offset + other.width and other.offset < self.offset + self.width
+        return not lie_apart(self.place, self.width, other.place, other.width)
 
 
 def prove_redundant(kernel: Kernel) -> dict[int, str]:
@@ -113,17 +110,16 @@ def _collect(kernel: Kernel, touches: dict[int, _Touch], steps: list[list[int]],
 
 def _find_touches(kernel: Kernel) -> dict[int, _Touch]:
     """Accesses of shared and global memory by place."""
-    definitions = _find_definitions(kernel)
+    addresses = Addresses(kernel)
     touches = {}
     for instruction in kernel.body:
         if instruction.opcode in _PLAIN:
             form = resolve_access(instruction, kernel.name)
             if form.kind in (READ, WRITE, UPDATE) and form.space in _WINDOWS:
-                symbol, offset = _find_address(instruction, definitions)
                 space = _WINDOWS[form.space]
-                touches[instruction.index] = _Touch(instruction, form.kind, space, symbol, offset, form.width)
+                touches[instruction.index] = _Touch(form.kind, space, form.width, addresses.find(instruction))
         elif _may_write(instruction, kernel):
-            touches[instruction.index] = _Touch(instruction, WRITE, "generic")
+            touches[instruction.index] = _Touch(WRITE, "generic")
     return touches
 
 
@@ -132,50 +128,6 @@ def _may_write(instruction: Instruction, kernel: Kernel) -> bool:
     if instruction.opcode in ("bar", "barrier") or "prefetch" in instruction.modifiers:
         return False
     return find_entry(instruction, kernel.name).kind in _OTHERS
-
-
-def _find_definitions(kernel: Kernel) -> dict[str, Instruction | None]:
-    """The one instruction that defines a register, without a guard; None for registers with several."""
-    definitions: dict[str, Instruction | None] = {}
-    for instruction in kernel.body:
-        for operand in split_operands(instruction)[0]:
-            if isinstance(operand, Register):
-                several = operand.name in definitions or instruction.guard is not None
-                definitions[operand.name] = None if several else instruction
-    return definitions
-
-
-def _find_address(instruction: Instruction, definitions: dict[str, Instruction | None]) -> tuple[str, int]:
-    """Variable and offset of an access, or an empty name."""
-    for operand in instruction.operands:
-        if isinstance(operand, Address):
-            symbol, offset = _resolve(operand.base, definitions)
-            return symbol, offset + operand.offset
-    return "", 0
-
-
-def _resolve(operand: object, definitions: dict[str, Instruction | None]) -> tuple[str, int]:
-    """What an operand is as a variable plus a constant, or an empty name."""
-    if isinstance(operand, Symbol):
-        return operand.name, 0
-    definition = definitions.get(operand.name) if isinstance(operand, Register) else None
-    if definition is None:
-        return "", 0
-    source = definition.operands[1] if len(definition.operands) > 1 else None
-    if definition.opcode == "mov":
-        if isinstance(source, Address):
-            symbol, offset = _resolve(source.base, definitions)
-            return symbol, offset + source.offset
-        return _resolve(source, definitions)
-    if definition.opcode == "add" and isinstance(definition.operands[2], Immediate):
-        symbol, offset = _resolve(source, definitions)
-        return symbol, offset + _signed(definition.operands[2].bits)
-    return "", 0
-
-
-def _signed(bits: int) -> int:
-    """A 32-bit constant as a distance."""
-    return (bits + 2**31) % 2**32 - 2**31
 
 
 def _argue(before: Iterable[_Touch], after: Iterable[_Touch]) -> str:
