@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .floating import CONTRACTION
-from .form import Entry
+from .floats import ROUNDINGS
+from .form import VIEWS, Entry
 from .module import Instruction, Kernel, Register
 from .table import find_entry
 
@@ -69,21 +69,12 @@ def summarise_kernel(kernel: Kernel) -> Fidelity:
 
 def find_contractions(kernel: Kernel) -> tuple[int, ...]:
     """PTX lines of sums without a rounding modifier of a product without one (PTX ISA, "Floating Point: add")."""
-    products = {
-        operand.name
-        for instruction in kernel.body
-        if instruction.opcode == "mul" and _is_plain(instruction, kernel)
-        for operand in instruction.operands[:1]
-        if isinstance(operand, Register)
-    }
-    return tuple(
-        instruction.line
-        for instruction in kernel.body
-        if instruction.opcode in ("add", "sub")
-        and _is_plain(instruction, kernel)
-        and any(isinstance(operand, Register) and operand.name in products for operand in instruction.operands[1:])
-    )
+    plain = [instruction for instruction in kernel.body if _is_plain(instruction)]
+    products = {one.operands[0] for one in plain if one.opcode == "mul" and isinstance(one.operands[0], Register)}
+    return tuple(one.line for one in plain if one.opcode in ("add", "sub") and products.intersection(one.operands[1:]))
 
 
-def _is_plain(instruction: Instruction, kernel: Kernel) -> bool:
-    return find_entry(instruction, kernel.name).note == CONTRACTION
+def _is_plain(instruction: Instruction) -> bool:
+    """Whether it computes floating-point values and names no rounding mode."""
+    words = instruction.modifiers
+    return not set(words) & set(ROUNDINGS) and any(word.startswith(("f", "bf")) for word in words if word in VIEWS)

@@ -30,25 +30,19 @@ from .form import Array, Entry, Form, ValueOperation, storage_of
 _FLOATS = ("f32", "f64")
 _WITH_PAIRS = ("f32", "f64", "f32x2")
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
-CONTRACTION = "without a rounding modifier ptxas may fuse a product and a sum; here it is computed as written"
+_CONTRACTION = "without a rounding modifier ptxas may fuse a product and a sum; here it is computed as written"
 
-ADD = Entry("add", "add", "9.7.3.3", types=_WITH_PAIRS, marks=ROUNDINGS)
-SUB = Entry("sub", "sub", "9.7.3.4", types=_WITH_PAIRS, marks=ROUNDINGS)
-MUL = Entry("mul", "mul", "9.7.3.5", types=_WITH_PAIRS, marks=ROUNDINGS)
-PLAIN_ADD = Entry("add", "add", "9.7.3.3", types=_WITH_PAIRS, note=CONTRACTION)
-PLAIN_SUB = Entry("sub", "sub", "9.7.3.4", types=_WITH_PAIRS, note=CONTRACTION)
-PLAIN_MUL = Entry("mul", "mul", "9.7.3.5", types=_WITH_PAIRS, note=CONTRACTION)
+ADD = Entry("add", "add", "9.7.3.3", types=_WITH_PAIRS, note=_CONTRACTION)
+SUB = Entry("sub", "sub", "9.7.3.4", types=_WITH_PAIRS, note=_CONTRACTION)
+MUL = Entry("mul", "mul", "9.7.3.5", types=_WITH_PAIRS, note=_CONTRACTION)
 FMA = Entry("fma", "fma", "9.7.3.6", types=_WITH_PAIRS)
 MAD = Entry("mad", "mad", "9.7.3.7", types=_FLOATS)
 DIV = Entry("div", "div", "9.7.3.8", types=_FLOATS)
 RCP = Entry("rcp", "rcp", "9.7.3.13", types=_FLOATS)
 SQRT = Entry("sqrt", "sqrt", "9.7.3.15", types=_FLOATS)
-HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, marks=ROUNDINGS)
-HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, marks=ROUNDINGS)
-HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, marks=ROUNDINGS)
-PLAIN_HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, note=CONTRACTION)
-PLAIN_HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, note=CONTRACTION)
-PLAIN_HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, note=CONTRACTION)
+HALF_ADD = Entry("add", "add", "9.7.4.1", types=_HALVES, note=_CONTRACTION)
+HALF_SUB = Entry("sub", "sub", "9.7.4.2", types=_HALVES, note=_CONTRACTION)
+HALF_MUL = Entry("mul", "mul", "9.7.4.3", types=_HALVES, note=_CONTRACTION)
 HALF_FMA = Entry("fma", "fma", "9.7.4.4", types=_HALVES)
 
 Arithmetic: TypeAlias = Callable[..., Array]
@@ -199,9 +193,9 @@ def _arithmetic(operation: str, count: int) -> Callable[[Form], ValueOperation]:
 
 
 RULES: dict[Entry, Callable[[Form], ValueOperation]] = {
-    **dict.fromkeys((ADD, PLAIN_ADD, HALF_ADD, PLAIN_HALF_ADD), _arithmetic("add", 2)),
-    **dict.fromkeys((SUB, PLAIN_SUB, HALF_SUB, PLAIN_HALF_SUB), _arithmetic("sub", 2)),
-    **dict.fromkeys((MUL, PLAIN_MUL, HALF_MUL, PLAIN_HALF_MUL), _arithmetic("mul", 2)),
+    **dict.fromkeys((ADD, HALF_ADD), _arithmetic("add", 2)),
+    **dict.fromkeys((SUB, HALF_SUB), _arithmetic("sub", 2)),
+    **dict.fromkeys((MUL, HALF_MUL), _arithmetic("mul", 2)),
     **dict.fromkeys((FMA, MAD, HALF_FMA), _arithmetic("fma", 3)),
     DIV: _arithmetic("div", 2),
     RCP: _arithmetic("rcp", 1),

@@ -118,7 +118,7 @@ def _draw_floats(kind: str, stream: Stream, count: int) -> tuple[Words, Words]:
     """Edges, and values of any bits or near one."""
     number = FORMATS[kind]
     one, step = number.bias << (number.precision - 1), 1 << (number.precision - 1)
-    ulps, infinite = np.uint64(1), number.infinite
+    infinite = number.infinite
     magnitudes = [
         0, 1, 2, step - 1, step, step + 1, one - step, one - 1, one, one + 1, one + step // 2, one + step,
         one + step + step // 4, one + 8 * step - 1, infinite - 1, infinite, infinite + 1, infinite + step // 2,
@@ -131,7 +131,7 @@ def _draw_floats(kind: str, stream: Stream, count: int) -> tuple[Words, Words]:
     # Integers and halves: ties of conversions to integers.
     coarse = near & ~np.uint64(step // 16 - 1 if step >= 16 else 0)
     near = np.where(stream.below(3, count) == 0, coarse, near) | (stream.below(2, count) * np.uint64(number.sign))
-    tiny = stream.below(4 * step, count) * ulps | (stream.below(2, count) * np.uint64(number.sign))
+    tiny = stream.below(4 * step, count) | (stream.below(2, count) * np.uint64(number.sign))
     pick = stream.below(8, count)
     return edges, np.where(pick == 0, tiny, np.where(pick < 3, anything, near))
 

@@ -6,7 +6,7 @@ The operands are not stored: they follow from the case (see ``operands``).
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -106,9 +106,3 @@ def _unpack(case: Case, raw: bytes) -> Results:
     if raw:
         raise InputError(f"results of {case.name}", limit=f"{len(raw)} bytes are left over", remedy="record again")
     return tuple(results)
-
-
-def describe(vectors: Vectors) -> dict[str, object]:
-    """Figures about a recording."""
-    summary = asdict(Vectors(vectors.device, vectors.driver))
-    return summary | {"cases": len(vectors.results), "failures": vectors.failures}
