@@ -26,6 +26,7 @@ from .layout import (
     WRITE,
     Array,
 )
+from .partial_sc import orders_strongest
 from .ptx import allows
 
 
@@ -44,7 +45,9 @@ def consistent(m: Array, f: int, model: int, event: int, revisited: int) -> bool
         return False
     if model == SEQUENTIAL:
         return (revisited < 0 and _is_last(m, f, event)) or _sequential(m, f)
-    return _coherent(m, f, event) and (revisited < 0 or _coherent(m, f, revisited))
+    if not _coherent(m, f, event) or (revisited >= 0 and not _coherent(m, f, revisited)):
+        return False
+    return orders_strongest(m, f)
 
 
 @compiled
