@@ -591,6 +591,15 @@ def test_the_verdict_does_not_depend_on_which_access_ran_first(first: str) -> No
     assert [actor.action for actor in finding.actors] == ["writes", "reads"]
 
 
+@pytest.mark.parametrize("distance", [1 << 16, 1 << 44])
+def test_global_memory_is_told_apart_however_far_it_lies_apart(distance: int) -> None:
+    stage = Stage()
+    stage.write([0, 33], [64, 64 + distance], space="global")
+    stage.read([0, 34], [64, 64 + distance], space="global")
+    (finding,) = stage.end()
+    assert finding.place == f"{hex(64 + distance)}, 4 bytes"
+
+
 def test_two_instructions_are_reported_once() -> None:
     stage = Stage()
     store = stage.line("write")

@@ -28,6 +28,10 @@ SEVERAL = (1 << THREAD_BITS) - 1
 """Stands for a thread where several share a granule."""
 
 PAGE_BITS = 14
+PAGE_GRANULES = (1 << PAGE_BITS) // GRANULE
+NEAR_PAGES = 1 << 16
+"""Distance of pages up to which a table finds them faster than sorting does."""
+
 NOBODY, MANY = -1, -2
 
 
@@ -155,17 +159,31 @@ class Window:
             self._reserve(int(granules.max()) + 1)
             return granules
         page = first >> PAGE_BITS
-        pages, inverse = np.unique(page, return_inverse=True)
-        slots = np.array([self._pages.setdefault(number, len(self._pages)) for number in pages.tolist()])
-        per_page = (1 << PAGE_BITS) // GRANULE
-        self._reserve(len(self._pages) * per_page)
-        located: Ints = slots[inverse] * per_page + (first & ((1 << PAGE_BITS) - 1)) // GRANULE
+        low, high = int(page.min()), int(page.max())
+        if high - low < NEAR_PAGES:
+            page -= low
+            found = np.zeros(high - low + 1, dtype=np.int64)
+            found[page] = 1
+            numbers = np.flatnonzero(found)
+            found[numbers] = self._find_pages(numbers + low)
+            slots = found[page]
+        else:
+            pages, inverse = np.unique(page, return_inverse=True)
+            slots = self._find_pages(pages)[inverse]
+        located: Ints = slots * PAGE_GRANULES + (first & ((1 << PAGE_BITS) - 1)) // GRANULE
         return located
+
+    def _find_pages(self, numbers: Ints) -> Ints:
+        """Return the places of pages in the shadow, which has room for them."""
+        assert self._pages is not None
+        places = [self._pages.setdefault(number, len(self._pages)) for number in numbers.tolist()]
+        self._reserve(len(self._pages) * PAGE_GRANULES)
+        return np.array(places, dtype=np.int64)
 
     def _reserve(self, size: int) -> None:
         if size <= self._writer.size:
             return
-        size = max(size, 2 * self._writer.size, 256)
+        size = max(size, 2 * self._writer.size, PAGE_GRANULES)
         self._writer, self._strong = _grown(self._writer, size, 0), _grown(self._strong, size, 0)
         for pair in self._traces.values():
             for trace in pair:
