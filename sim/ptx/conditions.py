@@ -66,15 +66,22 @@ class Conditions:
 
     def _state(self, register: str, negated: bool) -> str:
         """Return a predicate or its opposite as an expression."""
-        text = self._express(Register(register), _DEPTH).removeprefix("(").removesuffix(")")
+        text = self._strip(self._express(Register(register), _DEPTH))
         if not negated:
             return text
         definitions = self._definitions.get(register, [])
+        if len(definitions) == 1 and definitions[0].opcode == "not":
+            return self._strip(self._express(definitions[0].operands[1], _DEPTH))
         if len(definitions) == 1 and definitions[0].opcode == "setp" and len(definitions[0].modifiers) == 2:
             relation = _relation(definitions[0])
             left, right = (self._express(operand, _DEPTH) for operand in definitions[0].operands[1:3])
             return f"{left} {_OPPOSITES.get(relation, f'not {relation}')} {right}"
         return f"not ({text})"
+
+    @staticmethod
+    def _strip(text: str) -> str:
+        """Return an expression without the brackets around all of it."""
+        return text[1:-1] if text.startswith("(") and text.endswith(")") else text
 
     def _express(self, operand: Operand, depth: int) -> str:
         """Return the value of an operand as an expression over special registers, parameters and constants."""
