@@ -54,19 +54,22 @@ def list_recipes(architecture: str) -> list[KernelRecipe]:
 def list_representatives(architecture: str) -> list[KernelRecipe]:
     """Return how a few kernels are made.
 
-    One selector of every larger shape: the 2048 best in order, or by position if
-    streamed; and the merges of the 2048 best of 2 ranks: few rows in order, many
-    by position.
+    One selector of every larger shape by position, of those for few rows also one
+    of the 2048 best in order; a streamed one by position; and the merges of the
+    2048 best of 2 ranks: few rows in order, many by position.
     """
-    chosen = [replace(shape, **BEST_2048) for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY)]
+    sorting = [shape for shape in FEW_ROWS["order"] if shape.capacity >= SMALLEST_VARIED_CAPACITY]
+    chosen = [replace(shape, **BEST_2048) for shape in sorting]
+    chosen += [replace(shape, **BY_POSITION) for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY, "set")]
     selectors = [selector_recipe(each, architecture) for each in (*chosen, replace(STREAMED, **BY_POSITION))]
     merges = (_specialize_merge(2, 2048, "order", False), _specialize_merge(2, 2048, "set", True))
     return selectors + [merge_recipe(each, architecture) for each in merges]
 
 
-def list_standard_shapes(capacity: int) -> list[SelectorSpecialization]:
-    """Return the shapes of the tables that hold at least ``capacity`` candidates."""
-    return list(dict.fromkeys(shape for shape in (*FEW_ROWS, *MANY_ROWS) if shape.capacity >= capacity))
+def list_standard_shapes(capacity: int, contract: SelectionContract) -> list[SelectorSpecialization]:
+    """Return the shapes of a contract's tables that hold at least ``capacity`` candidates."""
+    shapes = (*FEW_ROWS[contract], *MANY_ROWS[contract])
+    return list(dict.fromkeys(shape for shape in shapes if shape.capacity >= capacity))
 
 
 def standard_specializations() -> list[SelectorSpecialization]:
@@ -97,8 +100,9 @@ def _specialize_merge(world_size: int, length: int, contract: SelectionContract,
 
 def _list_outputs() -> Iterator[SelectorSpecialization]:
     """Yield every output of every shape, but for more slots than candidates."""
-    for shape in (*list_standard_shapes(SMALLEST_CAPACITY), STREAMED):
+    for shape in (*list_standard_shapes(SMALLEST_CAPACITY, "set"), STREAMED):
         yield replace(shape, **BY_POSITION)
+    for shape in (*list_standard_shapes(SMALLEST_CAPACITY, "order"), STREAMED):
         for slots in SLOTS:
             if shape.streamed or slots <= shape.capacity:
                 yield replace(shape, contract="order", slots=slots)
@@ -108,7 +112,8 @@ def _list_variations() -> Iterator[SelectorSpecialization]:
     """Yield the other sources, presets and alignments."""
     others = list(dict.fromkeys(POLICIES.values()))[1:]
     presets: list[dict[str, Any]] = [{"nan": policy.nan, "zero": policy.zero} for policy in others]
-    for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY):
-        for sources in SOURCES:
-            yield from (replace(shape, **sources, **output) for output in (BY_POSITION, BEST_2048))
-        yield from (replace(shape, **other, **BEST_2048) for other in (*presets, {"paired": False}))
+    for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY, "set"):
+        yield from (replace(shape, **sources, **BY_POSITION) for sources in SOURCES)
+    for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY, "order"):
+        others_in_order = (*SOURCES, *presets, {"paired": False})
+        yield from (replace(shape, **other, **BEST_2048) for other in others_in_order)

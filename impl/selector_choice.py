@@ -8,9 +8,10 @@ several smaller ones overlap what they wait for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from .geometry import SelectionContract
@@ -21,25 +22,55 @@ from .specialization import CANDIDATES_PER_VECTOR, SelectorSpecialization
 Shape = SelectorSpecialization
 """A selector as far as its size goes; the call says the rest."""
 
-FEW_ROWS = (
+FEW_SMALL = (
     Shape(threads=128, vectors=1),
     Shape(threads=256, vectors=1),
     Shape(threads=512, vectors=1),
     Shape(threads=512, vectors=2),
-    Shape(threads=1024, vectors=2),
-    Shape(threads=1024, vectors=4),
-    Shape(threads=1024, vectors=8),
 )
-"""Shapes for at most as many rows as there are multiprocessors, by capacity: 256 to 16384."""
-
-MANY_ROWS = (
+MANY_SMALL = (
     Shape(threads=128, vectors=1, minimum_ctas=8),
     Shape(threads=128, vectors=2, minimum_ctas=8),
     Shape(threads=128, vectors=4, minimum_ctas=8),
     Shape(threads=256, vectors=4, minimum_ctas=4),
-    Shape(threads=512, vectors=4, minimum_ctas=2),
-    Shape(threads=512, vectors=8, minimum_ctas=2),
-    Shape(threads=1024, vectors=8),
+)
+
+FEW_ROWS: Mapping[SelectionContract, tuple[Shape, ...]] = MappingProxyType(
+    {
+        "set": (
+            *FEW_SMALL,
+            Shape(threads=512, vectors=4),
+            Shape(threads=512, vectors=8),
+            Shape(threads=512, vectors=16),
+        ),
+        "order": (
+            *FEW_SMALL,
+            Shape(threads=1024, vectors=2),
+            Shape(threads=1024, vectors=4),
+            Shape(threads=1024, vectors=8),
+        ),
+    }
+)
+"""Shapes for at most as many rows as there are multiprocessors, by capacity: 256 to 16384.
+
+Sorting needs bins, of which a CTA has as many as threads.
+"""
+
+MANY_ROWS: Mapping[SelectionContract, tuple[Shape, ...]] = MappingProxyType(
+    {
+        "set": (
+            *MANY_SMALL,
+            Shape(threads=256, vectors=8, minimum_ctas=3),
+            Shape(threads=256, vectors=16, minimum_ctas=2),
+            Shape(threads=512, vectors=16),
+        ),
+        "order": (
+            *MANY_SMALL,
+            Shape(threads=512, vectors=4, minimum_ctas=2),
+            Shape(threads=512, vectors=8, minimum_ctas=2),
+            Shape(threads=1024, vectors=8),
+        ),
+    }
 )
 """Shapes for more rows, by capacity: 256 to 16384."""
 
@@ -98,7 +129,7 @@ def choose_specialization(
         "stateful": stateful,
     }
     # The reciprocal that finds a candidate's source has no word for one candidate per source; a streamed row divides.
-    shapes = () if sources != "one" and source_candidates == 1 else list_shapes(count, rows > multiprocessors)
+    shapes = () if sources != "one" and source_candidates == 1 else list_shapes(count, rows > multiprocessors, contract)
     choices = (replace(shape, **served) for shape in shapes)
     fitting = (choice for choice in choices if choice.shared_bytes <= SHARED_LIMIT)
     return next(fitting, replace(STREAMED, **served))
@@ -109,9 +140,9 @@ def count_slots(selected: int) -> int:
     return max(SMALLEST_SLOTS, 1 << (selected - 1).bit_length())
 
 
-def list_shapes(count: int, many: bool) -> Iterator[SelectorSpecialization]:
+def list_shapes(count: int, many: bool, contract: SelectionContract) -> Iterator[SelectorSpecialization]:
     """Yield the shapes that hold ``count`` candidates, preferred first: those that they fill, then by capacity."""
-    table = MANY_ROWS if many else FEW_ROWS
+    table = (MANY_ROWS if many else FEW_ROWS)[contract]
     yield from (shape for shape in table if shape.capacity == count)
     for threads in MANY_ROWS_THREADS if many else FEW_ROWS_THREADS:
         vectors, rest = divmod(count, threads * CANDIDATES_PER_VECTOR)

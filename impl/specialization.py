@@ -15,6 +15,9 @@ from .policy import NanPolicy, ZeroPolicy
 LIST_CANDIDATES = 64
 """Candidates at the cut that are ranked against each other instead of counted once more."""
 
+STAGED_IDS = 4096
+"""Ids selected by position that are gathered in shared memory, to be written in one go."""
+
 BINS_PER_THREAD = 4
 CANDIDATES_PER_VECTOR = 2
 
@@ -29,7 +32,6 @@ class SelectorSpecialization:
             kernel holds them for one tile at a time.
         streamed: Whether rows may exceed ``capacity``.
         minimum_ctas: CTAs that must fit one multiprocessor; bounds the registers.
-        shared_identities: Whether ids are held in shared memory instead of registers.
         contract: Order of the output.
         slots: Slots of the sorted output, a power of two; 0 for contract ``set``.
         nan: Where NaN goes.
@@ -45,7 +47,6 @@ class SelectorSpecialization:
     vectors: int
     streamed: bool = False
     minimum_ctas: int = 1
-    shared_identities: bool = False
     contract: SelectionContract = "set"
     slots: int = 0
     nan: NanPolicy = NanPolicy.LAST
@@ -148,15 +149,21 @@ class SharedLayout:
         return self.list + 16 * LIST_CANDIDATES
 
     @property
-    def identities(self) -> int:
-        """Ids of all candidates, where registers do not hold them."""
+    def staged(self) -> int:
+        """Ids that are selected by position, by slot."""
         return self.sorted + 8 * self.specialization.slots
+
+    @property
+    def staged_ids(self) -> int:
+        """Most ids that are gathered before they are written."""
+        specialization = self.specialization
+        stages = specialization.contract == "set" and not specialization.streamed
+        return min(specialization.capacity, STAGED_IDS) if stages else 0
 
     @property
     def byte_count(self) -> int:
         """Size of the whole."""
-        held = self.specialization.capacity if self.specialization.shared_identities else 0
-        return self.identities + 4 * held
+        return self.staged + 4 * self.staged_ids
 
 
 def _text(value: object) -> str:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tiebreak.errors import InputError, MissingBackendError
 from tiebreak.impl import kernel_store, select, selector
+from tiebreak.impl.geometry import SelectionContract
 from tiebreak.impl.kernel_binary import SHARED_LIMIT
 from tiebreak.impl.kernel_recipes import list_representatives, standard_specializations
 from tiebreak.impl.policy import POLICIES
@@ -59,7 +60,7 @@ def test_a_selector_holds_its_row_and_fits_every_target(call: dict[str, Any]) ->
     assert chosen.streamed == (call["count"] > 16_384 or divides)
     assert chosen.streamed or call["count"] <= chosen.capacity
     assert chosen.threads in (128, 256, 512, 1024)
-    assert chosen.vectors <= 8 or (chosen.threads, chosen.vectors) == (512, 16)
+    assert chosen.vectors <= 16
     assert chosen.threads * chosen.minimum_ctas <= 2048
     assert chosen.shared_bytes <= SHARED_LIMIT
     served = (chosen.contract, chosen.nan, chosen.zero, chosen.sources, chosen.paired, chosen.stateful)
@@ -83,15 +84,16 @@ def test_rows_of_a_round_length_fill_their_cta(rows: int, count: int) -> None:
     assert choose(count - 1, rows).capacity >= count
 
 
+@pytest.mark.parametrize("contract", ["set", "order"])
 @pytest.mark.parametrize("rows", [132, 133])
-def test_other_rows_take_the_next_shape_of_the_table(rows: int) -> None:
-    table = FEW_ROWS if rows == 132 else MANY_ROWS
+def test_other_rows_take_the_next_shape_of_the_table(rows: int, contract: SelectionContract) -> None:
+    table = (FEW_ROWS if rows == 132 else MANY_ROWS)[contract]
     capacities = [shape.capacity for shape in table]
     assert capacities == [256 << step for step in range(7)]
     for shape in table:
-        chosen = choose(shape.capacity - 2, rows, contract="set", k=1)
+        chosen = choose(shape.capacity - 2, rows, contract=contract, k=1)
         assert (chosen.threads, chosen.vectors) == (shape.threads, shape.vectors)
-        filled = choose(shape.capacity, rows, contract="set", k=1)
+        filled = choose(shape.capacity, rows, contract=contract, k=1)
         assert (filled.threads, filled.vectors, filled.minimum_ctas) == (
             *(shape.threads, shape.vectors),
             shape.minimum_ctas,
@@ -99,8 +101,10 @@ def test_other_rows_take_the_next_shape_of_the_table(rows: int) -> None:
 
 
 def test_more_rows_than_multiprocessors_change_the_table() -> None:
-    assert choose(4096, 132).threads == FEW_ROWS[4].threads
-    assert choose(4096, 133).threads == MANY_ROWS[4].threads
+    contracts: tuple[SelectionContract, ...] = ("set", "order")
+    for contract in contracts:
+        assert choose(4096, 132, contract=contract).threads == FEW_ROWS[contract][4].threads
+        assert choose(4096, 133, contract=contract).threads == MANY_ROWS[contract][4].threads
 
 
 @pytest.mark.parametrize(("selected", "slots"), [(1, 256), (256, 256), (257, 512), (2048, 2048), (8192, 8192)])

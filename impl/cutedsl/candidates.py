@@ -27,9 +27,7 @@ from .instructions import (
     load_candidate,
     load_long,
     load_pairs,
-    load_shared,
     reverse_order,
-    store_shared_words,
 )
 
 WORST_WORD = -1
@@ -50,7 +48,7 @@ class ScoreRange:
 
     Attributes:
         words: Best and worst word, and whether bins divide the range; registers.
-        scores: Best and worst score, and bins per unit of score; registers.
+        scores: Best and worst score, and the reciprocal of their distance; registers.
     """
 
     def __init__(self) -> None:
@@ -97,30 +95,25 @@ class Tile:
 
     Attributes:
         position: Position of its first candidate in the row.
-        bits: fp32 bits of the scores, a register array.
-        identities: Ids, unless they are in shared memory.
-        signs: Negative if any id is.
-        pairs: The vectors as they were read, until ``settle_tile``.
+        bits: fp32 bits of the scores, a register array; the output may replace them.
+        pairs: The vectors as they were read; each has a score's bits, its id, and the same of the next candidate.
         vectors: Vectors of the tile.
-        resident: Whether the tile is the whole share of the warp, and stays.
     """
 
     position: Int32
     bits: Any
-    identities: list[Int32]
-    signs: Int32
     pairs: list[list[Int32]]
     vectors: int
-    resident: bool
 
 
 @cute.jit
 def read_tile(row: Any, first_vector: Int32) -> Any:
     """Issue the loads of one tile of a row that is read again in every pass."""
     tile = Tile()
-    tile.resident, tile.vectors = False, STREAMED_VECTORS
+    tile.vectors = STREAMED_VECTORS
     tile.position = ((row.warp * row.warp_vectors + first_vector) * 32 + row.lane) * 2
     tile.pairs = [read_pair(row, tile.position, first_vector, vector) for vector in range(tile.vectors)]
+    tile.bits = cute.make_rmem_tensor(2 * tile.vectors, Int32)
     return tile
 
 
@@ -128,26 +121,27 @@ def read_tile(row: Any, first_vector: Int32) -> Any:
 def read_full_tile(row: Any) -> Any:
     """Issue the loads of a row that fills the CTA's registers."""
     tile = Tile()
-    tile.resident, tile.vectors = True, row.specialization.vectors
+    tile.vectors = row.specialization.vectors
     tile.position = ((row.warp * tile.vectors) * 32 + row.lane) * 2
     tile.pairs = [read_full_pair(row, tile.position, vector) for vector in range(tile.vectors)]
+    tile.bits = cute.make_rmem_tensor(2 * tile.vectors, Int32)
     return tile
 
 
 @cute.jit
 def settle_tile(row: Any, tile: Any) -> None:
     """Distribute what was read.  Waits for the loads."""
-    tile.bits, tile.identities = cute.make_rmem_tensor(2 * tile.vectors, Int32), []
-    tile.signs = Int32(0)
     for vector in range_constexpr(tile.vectors):
-        words = tile.pairs[vector]
-        tile.bits[2 * vector] = words[0]
-        tile.bits[2 * vector + 1] = words[2]
-        tile.signs = tile.signs | words[1] | words[3]
-        if const_expr(tile.resident and row.specialization.shared_identities):
-            store_shared_words(identity_address(row, vector), [words[1], words[3]])
-        else:
-            tile.identities += [words[1], words[3]]
+        settle_vector(tile, vector)
+
+
+@cute.jit
+def settle_vector(tile: Any, vector: int) -> Int32:
+    """Take the scores of a vector over.  Waits for its load; returns a negative number if any id is."""
+    words = tile.pairs[vector]
+    tile.bits[2 * vector] = words[0]
+    tile.bits[2 * vector + 1] = words[2]
+    return words[1] | words[3]
 
 
 @cute.jit
@@ -221,28 +215,20 @@ def element_position(tile: Any, element: int) -> Int32:
     return hidden(tile.position) + (WARP_CANDIDATES * (element // 2) + element % 2)
 
 
-def identity_address(row: Any, vector: int) -> Int32:
-    """Address of the two ids of a vector in shared memory."""
-    first = row.warp * (32 * row.specialization.vectors) + row.lane
-    return row.shared + row.layout.identities + first * 8 + 256 * vector
-
-
-def element_identity(row: Any, tile: Any, element: int) -> Int32:
+def element_identity(tile: Any, element: int) -> Int32:
     """Id of a tile's candidate."""
-    if tile.resident and row.specialization.shared_identities:
-        return load_shared(identity_address(row, element // 2) + 4 * (element % 2))
-    return hidden(tile.identities[element])
+    return hidden(tile.pairs[element // 2][2 * (element % 2) + 1])
 
 
 @cute.jit
 def element_word(row: Any, tile: Any, element: int) -> Int32:
     """Score word of a tile's candidate."""
-    return score_word(row.specialization, hidden(tile.bits[element]), element_identity(row, tile, element))
+    return score_word(row.specialization, hidden(tile.bits[element]), element_identity(tile, element))
 
 
 def is_valid(row: Any, tile: Any, element: int) -> Boolean:
     """Whether a tile's candidate is no padding."""
-    return element_identity(row, tile, element) >= 0
+    return element_identity(tile, element) >= 0
 
 
 def word_score(word: Int32) -> Any:

@@ -16,9 +16,9 @@ from .instructions import (
     add_lower_lane,
     count_shared,
     largest_unsigned,
-    least_float,
     load_shared,
     load_shared_words,
+    low_reciprocal,
     scaled_distance,
     shift_right,
     store_shared,
@@ -28,8 +28,8 @@ from .instructions import (
     warp_sum,
 )
 
-LARGEST_SCALE = 3.0e38
-"""Largest scale of bins; beyond it a product could overflow."""
+LARGEST_SPAN = 2.0**126
+"""Range of scores from which on its reciprocal is not taken."""
 
 
 class Found:
@@ -67,20 +67,22 @@ def count_bin(row: Any, offset: int, place: Int32, member: Boolean) -> None:
 def set_range(row: Any, divided: Any, best_word: Int32, worst_word: Int32, finite: Boolean) -> None:
     """Let bins divide a range of scores evenly, if it is not too large."""
     best, worst = word_score(best_word), word_score(worst_word)
-    # A little less than the number of bins, so that the worst score falls into the last one.
-    bins = Float32((row.specialization.bins - 1) * (1 - 2.0**-18))
-    # No range at all makes one bin of everything; a range beyond fp32 makes the scale 0.
-    scale = least_float(bins * cute.arch.rcp_approx(best - worst), Float32(LARGEST_SCALE))
-    possible = select_(finite & (scale > Float32(0.0)), Int32(1), Int32(0))
+    span = best - worst
+    possible = select_(finite & (span < Float32(LARGEST_SPAN)), Int32(1), Int32(0))
     divided.words[0], divided.words[1], divided.words[2] = best_word, worst_word, possible
-    divided.scores[0], divided.scores[1], divided.scores[2] = best, worst, scale
+    divided.scores[0], divided.scores[1], divided.scores[2] = best, worst, low_reciprocal(span)
 
 
 @cute.jit
 def linear_bin(row: Any, word: Int32) -> Int32:
     """Bin of a word where bins divide the range of finite scores evenly."""
     words, scores = row.range.words, row.range.scores
-    return scaled_distance(word, words[0], words[1], scores[0], scores[2])
+    return scaled_distance(word, words[0], words[1], scores[0], scores[2], last_bin(row))
+
+
+def last_bin(row: Any) -> float:
+    """The last bin, by which shares of a range are multiplied."""
+    return float(row.specialization.bins - 1)
 
 
 @cute.jit
@@ -100,11 +102,13 @@ def find_bin(row: Any, offset: int, need: Int32, keep: bool) -> Any:
     """Bin in which the ``need``-th best candidate lies; all threads get the same answer.
 
     Two barriers.  With ``keep`` every bin is replaced by the number of
-    candidates in better bins.
+    candidates in better bins; otherwise the bins are clear again.
     """
     layout = row.layout
     address = row.shared + offset + row.thread * 16
     counts = load_shared_words(address, 4)
+    if const_expr(not keep):
+        clear_bins(row, offset)
     mine = counts[0] + counts[1] + counts[2] + counts[3]
     warp_total = warp_sum(mine)
     store_shared(row.shared + layout.totals + row.warp * 4, warp_total, row.lane == 0)

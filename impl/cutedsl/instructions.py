@@ -8,6 +8,7 @@ is false, nothing happens.  Section numbers are those of the PTX ISA, chapter
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from cutlass import Boolean, Float32, Int32, Int64, Uint32
@@ -87,7 +88,7 @@ def count_shared(address: Int32) -> None:
     inline_ptx("red.shared.add.u32 [{$r0}], 1;", read_only_args=[address])
 
 
-def take_slot(address: Int32, when: Boolean) -> Int32:
+def take_slot(address: Int32, when: Boolean | None = None) -> Int32:
     """Add one to a counter in shared memory and return its old value (Parallel Synchronization: atom).
 
     Where ``when`` is false the result is unspecified.
@@ -184,22 +185,23 @@ def reverse_order(bits: Int32) -> Int32:
     return bits ^ (~(bits >> 31) & 0x7FFFFFFF)
 
 
-def scaled_distance(word: Int32, best_word: Int32, worst_word: Int32, best_score: Float32, scale: Float32) -> Int32:
-    """Distance of a score from the best one, times ``scale``, as an integer (Floating Point: fma).
+def scaled_distance(
+    word: Int32, best_word: Int32, worst_word: Int32, best_score: Float32, inverse: Float32, scale: float
+) -> Int32:
+    """Distance of a score from the best one as a share of the range, times ``scale`` (Floating Point: mul, fma).
 
-    Words beyond either bound count as the bound.  2^23 is added so that the
-    rounding of the sum leaves the integer in the low bits.  One block of
-    assembly: the compiler would otherwise keep what two uses have in common,
-    for every candidate of a thread.
+    Words beyond either bound count as the bound.  The result is that of
+    ``magnified_distance``, less the bits of 2^23.
     """
     return inline_ptx(
         "{ .reg .b32 bits, sign; .reg .f32 score; "
         "max.u32 bits, {$r0}, {$r1}; min.u32 bits, bits, {$r2}; "
         "shr.s32 sign, bits, 31; not.b32 sign, sign; and.b32 sign, sign, 0x7FFFFFFF; xor.b32 bits, bits, sign; "
-        "mov.b32 score, bits; sub.rn.f32 score, {$r3}, score; fma.rn.f32 score, score, {$r4}, 0f4B000000; "
+        "mov.b32 score, bits; sub.rn.f32 score, {$r3}, score; mul.rn.sat.f32 score, score, {$r4}; "
+        f"fma.rn.f32 score, score, {float_constant(scale)}, 0f4B000000; "
         "mov.b32 bits, score; sub.s32 {$w0}, bits, 0x4B000000; }",
         write_only_types=[Int32],
-        read_only_args=[word, best_word, worst_word, best_score, scale],
+        read_only_args=[word, best_word, worst_word, best_score, inverse],
     )
 
 
@@ -234,35 +236,101 @@ def least_float(first: Float32, second: Float32) -> Float32:
     return inline_ptx("min.f32 {$w0}, {$r0}, {$r1};", write_only_types=[Float32], read_only_args=[first, second])
 
 
-def magnified_distance(bits: Int32, best_score: Float32, scale: Float32) -> Int32:
-    """Bits of 2^23 plus a score's distance from the best one times ``scale`` (Floating Point: sub, fma).
+def magnified_distance(bits: Int32, best_score: Float32, inverse: Float32, scale: float) -> Int32:
+    """Bits of 2^23 plus a score's distance from the best one as a share of the range, times ``scale``.
 
-    One block of assembly, as in ``scaled_distance``, with the same result.
+    ``inverse`` is the reciprocal of the range.  The share is held within 0..1
+    (Floating Point: mul.sat), so scores beyond the range count as its bounds;
+    the sum with 2^23 leaves the rounded product in the low bits (Floating
+    Point: fma).  One block of assembly: the compiler would otherwise keep what
+    two uses have in common, for every candidate of a thread.
     """
     return inline_ptx(
         "{ .reg .f32 score; mov.b32 score, {$r0}; sub.rn.f32 score, {$r1}, score; "
-        "fma.rn.f32 score, score, {$r2}, 0f4B000000; mov.b32 {$w0}, score; }",
+        "mul.rn.sat.f32 score, score, {$r2}; "
+        f"fma.rn.f32 score, score, {float_constant(scale)}, 0f4B000000; mov.b32 {{$w0}}, score; }}",
         write_only_types=[Int32],
-        read_only_args=[bits, best_score, scale],
+        read_only_args=[bits, best_score, inverse],
     )
 
 
-def widen_members(bounds: list[Any], key: Int32, wanted: Int32, bits: Int32, identity: Int32) -> list[Any]:
-    """Widen (lowest score, highest score, lowest id, highest id) where ``key`` is ``wanted``.
+def float_constant(value: float) -> str:
+    """An fp32 constant as PTX writes it (Syntax: constants)."""
+    return f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"
+
+
+def low_reciprocal(value: Float32) -> Float32:
+    """Reciprocal of a number within 0..2^126, up to 1.5 % too small; 3.2e38 for 0 (Floating Point: fma, mul).
+
+    The bits of a float are nearly its logarithm, which makes a difference an
+    approximate quotient; one step of Newton's method makes it a lower bound.
+    Every device gives the same bits, which approximate instructions do not.
+    """
+    return inline_ptx(
+        "{ .reg .b32 bits; .reg .f32 guess, factor; mov.b32 bits, {$r0}; sub.s32 bits, 0x7EF311C7, bits; "
+        "mov.b32 guess, bits; neg.f32 factor, {$r0}; fma.rn.f32 factor, factor, guess, 0f40000000; "
+        "mul.rn.f32 {$w0}, guess, factor; }",
+        write_only_types=[Float32],
+        read_only_args=[value],
+    )
+
+
+def lane_word(word: Int32, lane: Int32) -> Int32:
+    """Word of a lane (Data Movement: shfl.sync)."""
+    return inline_ptx(
+        "shfl.sync.idx.b32 {$w0}, {$r0}, {$r1}, 31, -1;", write_only_types=[Int32], read_only_args=[word, lane]
+    )
+
+
+def lanes_where(vote: Boolean) -> Int32:
+    """The lanes that vote yes, one bit each (Parallel Synchronization: vote.sync)."""
+    return inline_ptx(
+        "{ .reg .pred vote; setp.ne.s32 vote, {$r0}, 0; vote.sync.ballot.b32 {$w0}, vote, -1; }",
+        write_only_types=[Int32],
+        read_only_args=[Int32(vote)],
+    )
+
+
+def count_ahead(count: Int32, first: list[Int32], second: list[Int32]) -> Int32:
+    """``count`` plus 1 if ``first`` is better than ``second`` by word, then id (Comparison and Selection: setp)."""
+    return inline_ptx(
+        "{ .reg .pred same, ahead; .reg .b32 sum; setp.eq.u32 same, {$r1}, {$r3}; "
+        "setp.lt.u32.and same, {$r2}, {$r4}, same; setp.lt.u32.or ahead, {$r1}, {$r3}, same; "
+        "mov.b32 sum, {$r0}; @ahead add.u32 sum, sum, 1; mov.b32 {$w0}, sum; }",
+        write_only_types=[Int32],
+        read_only_args=[count, *first, *second],
+    )
+
+
+def count_bits(word: Int32) -> Int32:
+    """Number of bits that are set (Integer Arithmetic: popc)."""
+    return inline_ptx("popc.b32 {$w0}, {$r0};", write_only_types=[Int32], read_only_args=[word])
+
+
+def widen_scores(bounds: list[Any], key: Int32, wanted: Int32, bits: Int32) -> list[Any]:
+    """Widen (lowest score, highest score) where ``key`` is ``wanted``.
 
     Predicated minima and maxima, which the compiler does not form by itself.
     """
     return list(
         inline_ptx(
-            "{ .reg .pred member; .reg .f32 score, low, high; .reg .b32 first, last; "
-            "setp.eq.s32 member, {$r4}, {$r5}; mov.b32 score, {$r6}; "
-            "mov.f32 low, {$r0}; mov.f32 high, {$r1}; mov.b32 first, {$r2}; mov.b32 last, {$r3}; "
+            "{ .reg .pred member; .reg .f32 score, low, high; setp.eq.s32 member, {$r2}, {$r3}; "
+            "mov.b32 score, {$r4}; mov.f32 low, {$r0}; mov.f32 high, {$r1}; "
             "@member min.f32 low, low, score; @member max.f32 high, high, score; "
-            "@member min.u32 first, first, {$r7}; @member max.u32 last, last, {$r7}; "
-            "mov.f32 {$w0}, low; mov.f32 {$w1}, high; mov.b32 {$w2}, first; mov.b32 {$w3}, last; }",
-            write_only_types=[Float32, Float32, Int32, Int32],
-            read_only_args=[*bounds, key, wanted, bits, identity],
+            "mov.f32 {$w0}, low; mov.f32 {$w1}, high; }",
+            write_only_types=[Float32, Float32],
+            read_only_args=[*bounds, key, wanted, bits],
         )
+    )
+
+
+def mark(marks: Int32, wanted: Boolean, bit: int) -> Int32:
+    """``marks`` with a bit set if it is wanted (Logic and Shift: or)."""
+    return inline_ptx(
+        "{ .reg .pred wanted; .reg .b32 marks; setp.ne.s32 wanted, {$r1}, 0; mov.b32 marks, {$r0}; "
+        f"@wanted or.b32 marks, marks, {bit:#x}; mov.b32 {{$w0}}, marks; }}",
+        write_only_types=[Int32],
+        read_only_args=[marks, Int32(wanted)],
     )
 
 
@@ -298,6 +366,19 @@ def store_above(address: Int64, slot: Int32, threshold: Float32, bits: list[Int3
     )
 
 
+def stage_above(address: Int32, threshold: Float32, bits: list[Int32], words: list[Int32]) -> None:
+    """Store those of two words whose scores exceed the threshold, one after the other, to shared memory.
+
+    Data Movement: st.
+    """
+    inline_ptx(
+        "{ .reg .pred first, second; .reg .b32 place; "
+        "setp.gt.f32 first, {$r1}, {$r3}; setp.gt.f32 second, {$r2}, {$r3}; mov.b32 place, {$r0}; "
+        "@first st.shared.b32 [place], {$r4}; @first add.u32 place, place, 4; @second st.shared.b32 [place], {$r5}; }",
+        read_only_args=[address, *bits, threshold, *words],
+    )
+
+
 def select_byte(word: Int32, place: int) -> Int32:
     """One byte of a word (Data Movement: prmt)."""
     return inline_ptx(
@@ -325,7 +406,7 @@ def load_word(address: Int64, default: int, when: Boolean) -> Int32:
     )
 
 
-def store_words(address: Int64, words: list[Int32], when: Boolean) -> None:
+def store_words(address: Int64, words: list[Int32], when: Boolean | None = None) -> None:
     """Store 2 or 4 words, aligned to their size (Data Movement: st)."""
     registers = ",".join(f"{{$r{word + 1}}}" for word in range(len(words)))
     inline_ptx(
@@ -362,8 +443,10 @@ def claim_word(address: Int64, value: Int64) -> Int64:
     )
 
 
-def arrive(address: Int64) -> Int64:
-    """Add one to a counter of all CTAs, ordered with what precedes and follows (Parallel Synchronization: atom)."""
+def arrive(address: Int64, term: Int64) -> Int64:
+    """Add to a counter of all CTAs, ordered with what precedes and follows (Parallel Synchronization: atom)."""
     return inline_ptx(
-        "atom.acq_rel.gpu.global.add.u64 {$w0}, [{$r0}], 1;", write_only_types=[Int64], read_only_args=[address]
+        "atom.acq_rel.gpu.global.add.u64 {$w0}, [{$r0}], {$r1};",
+        write_only_types=[Int64],
+        read_only_args=[address, term],
     )

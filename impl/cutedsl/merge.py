@@ -53,10 +53,13 @@ NEGATIVE_INFINITY = -8388608
 ERROR_KIND, FINISHED = 8, 56
 """Byte offsets in the state: kind of the error, whose record follows; CTAs that have finished."""
 
+FAILED_CTA = 2**32
+"""What a CTA that knows of an error adds to the counter of finished CTAs, besides 1."""
+
 PUBLISH_TIMEOUT, ROW_MISMATCH, INDEX_RANGE = 1, 3, 4
 LARGEST_ID = 2**31 - 1
-UNROLLED_PAIRS = 2
-"""Pairs of candidates whose loads a thread issues before it uses the first."""
+PAIRS_AT_ONCE = 1024
+"""Pairs of candidates whose loads a CTA issues before it uses the first: the longest row of a rank, in one go."""
 
 
 class Exchange:
@@ -199,7 +202,7 @@ class FusedMerge:
         # A merge of no rows sends and awaits the flag of row 0 all the same.
         if row < rows:
             merge_row(self.specialization, this, row, failed)
-        finish(this)
+        finish(this, failed)
 
 
 @cute.jit
@@ -211,7 +214,7 @@ def send_row(specialization: SelectorSpecialization, this: Any, row: Int32) -> N
     offender = cute.make_rmem_tensor(1, Int32)
     offender[0] = Int32(-1)
     failed = peek_word(this.state + ERROR_KIND) != 0
-    step = this.threads * UNROLLED_PAIRS
+    step = max(this.threads, PAIRS_AT_ONCE)
     for first in cutlass.range(this.thread, vectors, step, unroll=1):
         send_vectors(this, row, row_start, first, vectors, vector, failed, offender)
     # Peers must not take a row with a wrong index for a good one.
@@ -227,15 +230,16 @@ def send_vectors(
     this: Any, row: Int32, row_start: Int32, first: Int32, vectors: Int32, vector: int, failed: Boolean, offender: Any
 ) -> None:
     """Pack and send a few vectors of candidates of a row."""
-    places = [first + this.threads * turn for turn in range(UNROLLED_PAIRS)]
+    turns = max(1, PAIRS_AT_ONCE // this.threads)
+    places = [first + this.threads * turn for turn in range(turns)]
     indices = []
-    for turn in range_constexpr(UNROLLED_PAIRS):
+    for turn in range_constexpr(turns):
         address = this.local_indices + (Int64(row) * this.indices_stride + Int64(places[turn]) * vector) * 4
         indices.append([load_word(address + 4 * each, -1, places[turn] < vectors) for each in range(vector)])
     packed = [[pack(this, row, row_start, index, offender) for index in group] for group in indices]
     slice_offset = this.slot + Int64(row) * this.row_bytes
     slice_offset = slice_offset + Int64(this.rank * this.local_candidates) * CANDIDATE_BYTES
-    for turn in range_constexpr(UNROLLED_PAIRS):
+    for turn in range_constexpr(turns):
         words = [word for candidate in packed[turn] for word in candidate]
         offset = slice_offset + Int64(places[turn]) * (vector * CANDIDATE_BYTES)
         sent = (places[turn] < vectors) & ~failed
@@ -322,20 +326,25 @@ def merge_row(specialization: SelectorSpecialization, this: Any, index: Int32, f
 
 
 @cute.jit
-def finish(this: Any) -> None:
+def finish(this: Any, failed: Boolean) -> None:
     """The last CTA to finish advances the epoch, or writes -1 everywhere if the exchange has failed.  One barrier."""
     ctas, _, _ = cute.arch.grid_dim()
     cute.arch.barrier()
     if this.thread == 0:
-        settle(this, ctas)
+        settle(this, ctas, failed)
 
 
 @cute.jit
-def settle(this: Any, ctas: Int32) -> None:
-    """Count this CTA as finished, and end the exchange if it is the last."""
-    if arrive(this.state + FINISHED) == Int64(ctas - 1):
+def settle(this: Any, ctas: Int32, failed: Boolean) -> None:
+    """Count this CTA as finished, and end the exchange if it is the last.
+
+    The counter's high word counts the CTAs that know of an error: who recorded
+    one does, so the last CTA need not read the record.
+    """
+    before = arrive(this.state + FINISHED, select_(failed, Int64(FAILED_CTA + 1), Int64(1)))
+    if Int32(before) == ctas - 1:
         store_long(this.state + FINISHED, Int64(0))
-        if peek_word(this.state + ERROR_KIND) != 0:
+        if failed | (before >= FAILED_CTA):
             # One thread will do: nobody waits for a result that is lost.
             for row in cutlass.range(0, this.rows, unroll=1):
                 for slot in cutlass.range(0, this.k, unroll=1):

@@ -19,13 +19,19 @@ from .histogram import warp_words
 from .instructions import (
     add_above,
     add_lower_lane,
+    bits_float,
     float_bits,
+    hidden,
     last_lane,
+    load_shared,
+    load_shared_words,
     raise_tie,
     select_byte,
+    stage_above,
     store_above,
     store_shared,
     store_word,
+    store_words,
     sum_bytes,
     unsigned,
     warp_sum,
@@ -37,7 +43,7 @@ NEGATIVE_ZERO_WORD = -(2**31)
 
 @cute.jit
 def write_resident(row: Any, tile: Any, cut: Any, k: Int32) -> None:
-    """Write the selected ids of a plain row in the order of their positions, then -1.  One barrier."""
+    """Write the selected ids of a plain row in the order of their positions, then -1.  Two barriers, or one."""
     threshold = word_score(cut.word)
     # Floats do not tell the zeros apart, so a zero counts as tied where the preset does.
     zero = Boolean(row.specialization.zero == ZeroPolicy.BITS) & (threshold == Float32(0.0))
@@ -49,8 +55,41 @@ def write_resident(row: Any, tile: Any, cut: Any, k: Int32) -> None:
         below = select_(threshold == Float32(0.0), Int32(NEGATIVE_ZERO_WORD + 1), cut.word + 1)
         threshold = select_(cut.word == WORST_WORD, Float32(float("-inf")), word_score(below))
     slots, mine = scan_counts(pack_counts(tile, threshold))
-    write_chosen(row, tile, threshold, slots, place_warp(row, mine))
+    base = place_warp(row, mine)
+    # Hidden, so that no predicate of every candidate is kept from the count.
+    threshold = bits_float(hidden(float_bits(threshold)))
+    if cut.total <= row.layout.staged_ids:
+        stage_chosen(row, tile, threshold, slots, base)
+        cute.arch.barrier()
+        copy_staged(row, cut.total)
+    else:
+        write_chosen(row, tile, threshold, slots, base)
     fill_unused(row, cut.total, k)
+
+
+@cute.jit
+def stage_chosen(row: Any, tile: Any, threshold: Float32, slots: Any, base: Int32) -> None:
+    """Put the selected ids of a plain row into their slots in shared memory, from slot ``base`` on."""
+    for vector in range_constexpr(tile.vectors):
+        first, packed = slots[vector // 4]
+        address = row.shared + row.layout.staged + (base + first) * 4 + select_byte(packed, vector % 4) * 4
+        stage_above(
+            address,
+            threshold,
+            [tile.bits[2 * vector], tile.bits[2 * vector + 1]],
+            [element_identity(tile, 2 * vector), element_identity(tile, 2 * vector + 1)],
+        )
+
+
+@cute.jit
+def copy_staged(row: Any, total: Int32) -> None:
+    """Copy ``total`` ids from shared memory to the output, four at a time where the output's alignment allows."""
+    staged = row.shared + row.layout.staged
+    full = select_((row.output & Int64(15)) == 0, total & ~3, Int32(0))
+    for slot in cutlass.range(row.thread * 4, full, row.specialization.threads * 4, unroll=1):
+        store_words(row.output + Int64(slot) * 4, load_shared_words(staged + slot * 4, 4))
+    for slot in cutlass.range(full + row.thread, total, row.specialization.threads, unroll=1):
+        store_word(row.output + Int64(slot) * 4, load_shared(staged + slot * 4))
 
 
 @cute.jit
@@ -85,7 +124,7 @@ def choose_ties(row: Any, tile: Any, cut: Any, threshold: Float32) -> None:
 def raise_ties(row: Any, tile: Any, threshold: Float32, last: Int32) -> None:
     """Raise the scores of the candidates that tie with the cut and have no larger id."""
     for element in range_constexpr(2 * tile.vectors):
-        tile.bits[element] = raise_tie(tile.bits[element], threshold, element_identity(row, tile, element), last)
+        tile.bits[element] = raise_tie(tile.bits[element], threshold, element_identity(tile, element), last)
 
 
 @cute.jit
@@ -99,7 +138,7 @@ def choose_by_word(row: Any, tile: Any, cut: Any, threshold: Float32) -> None:
 @cute.jit
 def is_chosen(row: Any, tile: Any, element: int, cut: Any) -> Boolean:
     """Whether a candidate is not worse than the cut."""
-    word, identity = element_word(row, tile, element), element_identity(row, tile, element)
+    word, identity = element_word(row, tile, element), element_identity(tile, element)
     same = (identity == cut.identity) & (element_position(tile, element) <= cut.position)
     kept = (word == cut.word) & ((identity < cut.identity) | same)
     return (identity >= 0) & (kept | (unsigned(word) < unsigned(cut.word)))
@@ -162,7 +201,7 @@ def write_chosen(row: Any, tile: Any, threshold: Float32, slots: Any, base: Int3
             select_byte(packed, vector % 4),
             threshold,
             [tile.bits[2 * vector], tile.bits[2 * vector + 1]],
-            [element_identity(row, tile, 2 * vector), element_identity(row, tile, 2 * vector + 1)],
+            [element_identity(tile, 2 * vector), element_identity(tile, 2 * vector + 1)],
         )
 
 

@@ -20,22 +20,36 @@ from cutlass import Boolean, Float32, Int32, const_expr, range_constexpr, select
 
 from ..policy import ZeroPolicy
 from ..specialization import LIST_CANDIDATES
-from .candidates import ScoreRange, element_identity, element_word, settle_tile, word_score
-from .cut import TIED, append, no_cut, rank_list
-from .histogram import clear_bins, count_bin, find_bin, set_range, share_bounds, shared_bound
+from .candidates import (
+    WARP_CANDIDATES,
+    ScoreRange,
+    candidate_address,
+    element_identity,
+    element_word,
+    score_word,
+    settle_vector,
+    word_score,
+)
+from .cut import LARGEST_ID, TIED, append_entry, no_cut, rank_list
+from .histogram import clear_bins, count_bin, find_bin, last_bin, set_range, share_bounds, shared_bound
 from .instructions import (
     any_thread,
     bits_float,
     count_shared,
     float_bits,
     largest_float,
+    largest_unsigned,
     leading_zeros,
     least_float,
+    least_unsigned,
+    load_candidate,
     magnified_distance,
+    mark,
     reverse_order,
     shift_right,
     store_shared_words,
-    widen_members,
+    unsigned,
+    widen_scores,
 )
 
 EXPONENT = 0x7F800000
@@ -57,25 +71,20 @@ def find_resident_cut(row: Any, tile: Any, k: Int32) -> Any:
     """
     layout, keep = row.layout, row.specialization.contract == "order"
     clear_bins(row, layout.histogram)
-    store_shared_words(row.shared + layout.list_length, [Int32(0), Int32(0)], row.thread == 0)
-    cute.arch.barrier()
-    settle_tile(row, tile)
-    solved = measure_row(row, tile)
     if const_expr(keep):
-        # Sorting needs the bins, which a row without a cut does not count.
+        clear_bins(row, layout.digits)
+    store_shared_words(row.shared + layout.list_length, [Int32(0), Int32(0)], row.thread == 0)
+    solved, uniform = count_plain_row(row, tile)
+    if const_expr(keep):
+        # Sorting needs the starts of the bins, which are not known of a row without a cut.
         solved = solved & (row.count > k)
     cut = no_cut(row.count)
     word, identity, position, twins, fullest = cut.word, cut.identity, cut.position, cut.twins, Int32(0)
     if solved & (row.count > k):
         need, members, place, unlisted_ties = k, row.count, Int32(0), Int32(TIED)
-        if row.range.words[0] == row.range.words[1]:
-            # One bin has them all; counting would only make every warp wait for that counter.
+        if uniform:
             fullest = row.count
-            # All have read the bounds that the refinement overwrites.
-            cute.arch.barrier()
         else:
-            count_row(row, tile)
-            cute.arch.barrier()
             found = find_bin(row, layout.histogram, k, keep)
             need, members, place = k - found.better, found.members, found.bin
             if const_expr(keep):
@@ -95,74 +104,224 @@ def find_resident_cut(row: Any, tile: Any, k: Int32) -> Any:
 
 
 @cute.jit
-def measure_row(row: Any, tile: Any) -> Boolean:
-    """Find out whether the row is plain, and the range of its scores if so.  One barrier."""
-    best = worst = total = bits_float(tile.bits[0])
-    for element in range_constexpr(1, 2 * tile.vectors):
-        score = bits_float(tile.bits[element])
-        best, worst, total = largest_float(best, score), least_float(worst, score), total + score
+def count_plain_row(row: Any, tile: Any) -> Any:
+    """Count the candidates in the bins of a sampled range, as their loads arrive.  Two barriers.
+
+    Returns whether the row is plain, as far as bins can tell, and whether it
+    has one score, which is then not counted: every warp would wait for one
+    counter.
+    """
+    signs = sample_row(row, tile)
+    uniform = row.range.words[0] == row.range.words[1]
+    strange, total = Boolean(False), Float32(0.0)
+    if uniform:
+        for vector in range_constexpr(count_sampled(row, tile), tile.vectors):
+            signs = signs | settle_vector(tile, vector)
+        for element in range_constexpr(2 * tile.vectors):
+            strange = strange | (tile.bits[element] != float_bits(row.range.scores[0]))
+        total = row.range.scores[0]
+    else:
+        total, signs = count_row(row, tile, signs)
     # A sum that is not finite has a term that is not, or is at least worth the longer way.
-    strange = (tile.signs < 0) | ((float_bits(total) & EXPONENT) == EXPONENT)
-    share_bounds(row, [reverse_order(float_bits(best)), ~reverse_order(float_bits(worst))])
+    strange = strange | (signs < 0) | ((float_bits(total) & EXPONENT) == EXPONENT)
     plain = ~any_thread(strange)
-    set_range(row, row.range, shared_bound(row, 0), ~shared_bound(row, 1), Boolean(True))
-    # The scores may be too far apart for a scale.
-    return plain & (row.range.words[2] != 0)
-
-
-def distance_bits(tile: Any, divided: Any, element: int) -> Int32:
-    """Bin of a candidate within a range, plus ``BIN_ZERO``."""
-    return magnified_distance(tile.bits[element], divided.scores[0], divided.scores[2])
+    # The scores may be too far apart for a reciprocal.
+    return plain & (row.range.words[2] != 0), uniform
 
 
 @cute.jit
-def count_row(row: Any, tile: Any) -> None:
-    """Count every candidate in its first-pass bin."""
+def sample_row(row: Any, tile: Any) -> Int32:
+    """Take the range of every thread's first scores for the row's, and the largest of their ids.  One barrier.
+
+    Returns a negative number if any of those ids is.
+    """
+    signs, identity = Int32(0), Int32(0)
+    best = worst = bits_float(tile.pairs[0][0])
+    for vector in range_constexpr(count_sampled(row, tile)):
+        signs = signs | settle_vector(tile, vector)
+        for element in range_constexpr(2 * vector, 2 * vector + 2):
+            score = bits_float(tile.bits[element])
+            best, worst = largest_float(best, score), least_float(worst, score)
+            identity = largest_unsigned(identity, element_identity(tile, element))
+    share_bounds(row, [reverse_order(float_bits(best)), ~reverse_order(float_bits(worst)), ~identity])
+    cute.arch.barrier()
+    set_range(row, row.range, shared_bound(row, 0), ~shared_bound(row, 1), Boolean(True))
+    return signs
+
+
+def count_sampled(row: Any, tile: Any) -> int:
+    """Vectors of each thread that are sampled: all where sorting needs small bins; what lies beyond fills the last."""
+    return int(tile.vectors) if row.specialization.contract == "order" else 1
+
+
+def distance_bits(row: Any, tile: Any, divided: Any, element: int) -> Int32:
+    """Bin of a candidate within a range, plus ``BIN_ZERO``."""
+    return magnified_distance(tile.bits[element], divided.scores[0], divided.scores[2], last_bin(row))
+
+
+@cute.jit
+def count_row(row: Any, tile: Any, signs: Int32) -> Any:
+    """Count every candidate in its first-pass bin, and settle all but the first vector.
+
+    Returns the scores' sum, and ``signs`` with those of the ids.
+    """
     base = row.shared + (row.layout.histogram - ADDRESS_OF_ZERO)
-    for element in range_constexpr(2 * tile.vectors):
-        count_shared(base + distance_bits(tile, row.range, element) * 4)
+    total = Float32(0.0)
+    for vector in range_constexpr(tile.vectors):
+        if const_expr(vector >= count_sampled(row, tile)):
+            signs = signs | settle_vector(tile, vector)
+        for element in range_constexpr(2 * vector, 2 * vector + 2):
+            total = total + bits_float(tile.bits[element])
+            count_shared(base + distance_bits(row, tile, row.range, element) * 4)
+    return total, signs
 
 
 @cute.jit
 def refine(row: Any, tile: Any, need: Int32, place: Int32, members: Int32) -> Any:
-    """List the candidates at the cut where too many share a bin.
+    """List the candidates at the cut where too many share a first-pass bin.
 
-    Scores that are equal are told apart by bins that divide the range of their
-    ids; others by bins that divide their range, again and again.  Returns how
-    many candidates of the last bin are needed, and how many it has; they are
-    listed unless they are too many.
+    Mostly they have one score, so their ids are counted while that is found
+    out; the bins are those of the ids that were sampled.  Returns how many
+    candidates of the last bin are needed, and how many it has; they are listed
+    unless they are too many.
     """
-    measure_bin(row, tile, row.range, place, False)
-    clear_bins(row, row.layout.digits)
+    high = ~shared_bound(row, 2)
+    places = identity_places(row, high)
+    count_tied_bin(row, tile, place, places)
     cute.arch.barrier()
     best_word, worst_word = shared_bound(row, 0), ~shared_bound(row, 1)
-    low, high = shared_bound(row, 2), ~shared_bound(row, 3)
-    spare_bits = 33 - row.specialization.bins.bit_length()
+    low, high = Int32(0), Int32(LARGEST_ID)
     if best_word == worst_word:
-        places = Int32(spare_bits) - leading_zeros(high - low)
-        places = select_(places < 0, Int32(0), places)
-        count_ties(row, tile, best_word, low, places)
+        found = find_bin(row, row.layout.digits, need, False)
+        need, members, low = need - found.better, found.members, found.bin << places
+        high = select_(found.bin == row.specialization.bins - 1, high, low + ((Int32(1) << places) - 1))
+        if members <= LIST_CANDIDATES:
+            list_ties(row, tile, best_word, low, high)
+    else:
+        clear_bins(row, row.layout.digits)
+        cute.arch.barrier()
+        need, members, best_word, worst_word = refine_scores(row, tile, best_word, worst_word, need, members)
+    if (members > LIST_CANDIDATES) & (best_word == worst_word):
+        # All have read the bounds that are written next.
+        cute.arch.barrier()
+        need, members = refine_ties(row, tile, best_word, low, high, need, members)
+    return need, members
+
+
+@cute.jit
+def refine_scores(row: Any, tile: Any, best_word: Int32, worst_word: Int32, need: Int32, members: Int32) -> Any:
+    """Divide the range of scores at the cut until few candidates share a bin, or one score is left."""
+    divided, rounds = ScoreRange(), Int32(0)
+    while (members > LIST_CANDIDATES) & (best_word != worst_word) & (rounds < ROUNDS):
+        set_range(row, divided, best_word, worst_word, Boolean(True))
+        count_within(row, tile, divided)
         cute.arch.barrier()
         found = find_bin(row, row.layout.digits, need, False)
-        need, members = need - found.better, found.members
+        need, members, rounds = need - found.better, found.members, rounds + 1
         if members <= LIST_CANDIDATES:
-            list_ties(row, tile, best_word, low + (found.bin << places), places)
-    else:
-        divided, rounds = ScoreRange(), Int32(0)
-        while (members > LIST_CANDIDATES) & (rounds < ROUNDS):
-            set_range(row, divided, best_word, worst_word, Boolean(True))
-            count_within(row, tile, divided)
+            list_bin(row, tile, divided, found.bin, True)
+        else:
+            measure_bin(row, tile, divided, found.bin)
             cute.arch.barrier()
-            found = find_bin(row, row.layout.digits, need, False)
-            need, members, rounds = need - found.better, found.members, rounds + 1
-            if members <= LIST_CANDIDATES:
-                list_bin(row, tile, divided, found.bin, True)
-            else:
-                measure_bin(row, tile, divided, found.bin, True)
-                clear_bins(row, row.layout.digits)
-                cute.arch.barrier()
-                best_word, worst_word = shared_bound(row, 0), ~shared_bound(row, 1)
+            best_word, worst_word = shared_bound(row, 0), ~shared_bound(row, 1)
+    return need, members, best_word, worst_word
+
+
+@cute.jit
+def refine_ties(row: Any, tile: Any, word: Int32, low: Int32, high: Int32, need: Int32, members: Int32) -> Any:
+    """Divide the range of ids of one score at the cut until few candidates share a bin."""
+    rounds = Int32(0)
+    while (members > LIST_CANDIDATES) & (rounds < ROUNDS):
+        measure_ties(row, tile, word, low, high)
+        cute.arch.barrier()
+        low, high = shared_bound(row, 0), ~shared_bound(row, 1)
+        places = identity_places(row, high - low)
+        count_ties(row, tile, word, low, high, places)
+        cute.arch.barrier()
+        found = find_bin(row, row.layout.digits, need, False)
+        need, members, rounds = need - found.better, found.members, rounds + 1
+        low = low + (found.bin << places)
+        high = low + ((Int32(1) << places) - 1)
+        if members <= LIST_CANDIDATES:
+            list_ties(row, tile, word, low, high)
     return need, members
+
+
+@cute.jit
+def identity_places(row: Any, high: Int32) -> Int32:
+    """Places by which ids up to ``high`` are shifted to make bins."""
+    places = Int32(33 - row.specialization.bins.bit_length()) - leading_zeros(high)
+    return select_(places < 0, Int32(0), places)
+
+
+@cute.jit
+def count_tied_bin(row: Any, tile: Any, place: Int32, places: Int32) -> None:
+    """Count the candidates in a first-pass bin by id, and write down the range of their scores."""
+    bounds = [Float32(float("inf")), Float32(float("-inf"))]
+    for element in range_constexpr(2 * tile.vectors):
+        bits = distance_bits(row, tile, row.range, element)
+        bounds = widen_scores(bounds, bits, place + BIN_ZERO, tile.bits[element])
+        digit = shift_right(element_identity(tile, element), places)
+        digit = least_unsigned(digit, Int32(row.specialization.bins - 1))
+        count_bin(row, row.layout.digits, digit, bits == place + BIN_ZERO)
+    share_scores(row, bounds)
+
+
+@cute.jit
+def measure_bin(row: Any, tile: Any, divided: Any, place: Int32) -> None:
+    """Write down the range of words of the candidates in a bin."""
+    bounds = [Float32(float("inf")), Float32(float("-inf"))]
+    for element in range_constexpr(2 * tile.vectors):
+        bits = distance_bits(row, tile, divided, element)
+        bits = select_(is_within(tile, divided, element), bits, Int32(0))
+        bounds = widen_scores(bounds, bits, place + BIN_ZERO, tile.bits[element])
+    share_scores(row, bounds)
+
+
+@cute.jit
+def share_scores(row: Any, bounds: Any) -> None:
+    """Write down a range of scores, the lowest first, as words."""
+    worst, best = reverse_order(float_bits(bounds[0])), reverse_order(float_bits(bounds[1]))
+    # Floats do not tell the zeros apart: a range that ends in one takes in both, as far as the preset does.
+    best = select_(best == NEGATIVE_ZERO_WORD, Int32(POSITIVE_ZERO_WORD), best)
+    last = NEGATIVE_ZERO_WORD if row.specialization.zero == ZeroPolicy.BITS else POSITIVE_ZERO_WORD
+    zero = (worst == NEGATIVE_ZERO_WORD) | (worst == POSITIVE_ZERO_WORD)
+    worst = select_(zero, Int32(last), worst)
+    share_bounds(row, [best, ~worst])
+
+
+@cute.jit
+def measure_ties(row: Any, tile: Any, word: Int32, low: Int32, high: Int32) -> None:
+    """Write down the range of ids, within a range, of the candidates of one score."""
+    bounds = [Int32(-1), Int32(-1)]
+    score = word_score(word)
+    for element in range_constexpr(2 * tile.vectors):
+        identity, member = element_identity(tile, element), is_tied(row, tile, element, score, word, low, high)
+        bounds[0] = least_unsigned(bounds[0], select_(member, identity, Int32(-1)))
+        bounds[1] = least_unsigned(bounds[1], select_(member, ~identity, Int32(-1)))
+    share_bounds(row, bounds)
+
+
+@cute.jit
+def count_ties(row: Any, tile: Any, word: Int32, low: Int32, high: Int32, places: Int32) -> None:
+    """Count the candidates of one score by id."""
+    score = word_score(word)
+    for element in range_constexpr(2 * tile.vectors):
+        digit = shift_right(element_identity(tile, element) - low, places)
+        count_bin(row, row.layout.digits, digit, is_tied(row, tile, element, score, word, low, high))
+
+
+@cute.jit
+def list_ties(row: Any, tile: Any, word: Int32, low: Int32, high: Int32) -> None:
+    """List the candidates of one score whose ids lie within a range."""
+    score = word_score(word)
+    list_members(row, tile, lambda element: is_tied(row, tile, element, score, word, low, high))
+
+
+def is_tied(row: Any, tile: Any, element: int, score: Float32, word: Int32, low: Int32, high: Int32) -> Boolean:
+    """Whether a candidate's word is that of ``score``, and its id lies within a range."""
+    inside = unsigned(element_identity(tile, element) - low) <= unsigned(high - low)
+    return inside & is_twin(row, tile, element, score, word)
 
 
 def is_within(tile: Any, divided: Any, element: int) -> Boolean:
@@ -175,7 +334,7 @@ def is_within(tile: Any, divided: Any, element: int) -> Boolean:
 def count_within(row: Any, tile: Any, divided: Any) -> None:
     """Count the candidates within a range in its bins."""
     for element in range_constexpr(2 * tile.vectors):
-        place = distance_bits(tile, divided, element) - BIN_ZERO
+        place = distance_bits(row, tile, divided, element) - BIN_ZERO
         count_bin(row, row.layout.digits, place, is_within(tile, divided, element))
 
 
@@ -184,54 +343,30 @@ def list_bin(row: Any, tile: Any, divided: Any, place: Int32, bounded: bool) -> 
     """List the candidates in a bin; ``bounded`` if some lie outside its range."""
 
     def is_listed(element: int) -> Boolean:
-        inside = distance_bits(tile, divided, element) == place + BIN_ZERO
+        inside = distance_bits(row, tile, divided, element) == place + BIN_ZERO
         return inside & is_within(tile, divided, element) if bounded else inside
 
     list_members(row, tile, is_listed)
 
 
 @cute.jit
-def list_ties(row: Any, tile: Any, word: Int32, low: Int32, places: Int32) -> None:
-    """List the candidates of one score whose ids lie in a bin."""
-    score = word_score(word)
-
-    def is_listed(element: int) -> Boolean:
-        inside = shift_right(element_identity(row, tile, element) - low, places) == 0
-        return inside & is_twin(row, tile, element, score, word)
-
-    list_members(row, tile, is_listed)
-
-
-@cute.jit
 def list_members(row: Any, tile: Any, is_listed: Any) -> None:
-    """Append candidates to the list.  Few warps have one: the branch saves what follows."""
-    some = is_listed(0)
-    for element in range_constexpr(1, 2 * tile.vectors):
-        some = some | is_listed(element)
-    if cute.arch.vote_any_sync(some):
-        for element in range_constexpr(2 * tile.vectors):
-            append(row, tile, element, is_listed(element))
+    """Append candidates to the list.
+
+    Few threads have one.  They read it again, since no register can be named
+    by a number that is not known before.
+    """
+    left = Int32(0)
+    for element in range_constexpr(2 * tile.vectors):
+        left = mark(left, is_listed(element), 1 << element)
+    while left != 0:
+        element = Int32(31) - leading_zeros(left)
+        left = left ^ (Int32(1) << element)
+        position = tile.position + (element >> 1) * WARP_CANDIDATES + (element & 1)
+        words = load_candidate(candidate_address(row, position), 0)
+        append_entry(row, score_word(row.specialization, words[0], words[1]), words[1], position)
     # The votes that follow are slow where the lanes of a warp have not come together again.
     cute.arch.sync_warp()
-
-
-@cute.jit
-def measure_bin(row: Any, tile: Any, divided: Any, place: Int32, bounded: bool) -> None:
-    """Write down the ranges of words and ids of the candidates in a bin; ``bounded`` as in ``list_bin``."""
-    bounds = [Float32(float("inf")), Float32(float("-inf")), Int32(-1), Int32(0)]
-    for element in range_constexpr(2 * tile.vectors):
-        identity = element_identity(row, tile, element)
-        bits = distance_bits(tile, divided, element)
-        if const_expr(bounded):
-            bits = select_(is_within(tile, divided, element), bits, Int32(0))
-        bounds = widen_members(bounds, bits, place + BIN_ZERO, tile.bits[element], identity)
-    worst, best = reverse_order(float_bits(bounds[0])), reverse_order(float_bits(bounds[1]))
-    # Floats do not tell the zeros apart: a range that ends in one takes in both, as far as the preset does.
-    best = select_(best == NEGATIVE_ZERO_WORD, Int32(POSITIVE_ZERO_WORD), best)
-    last = NEGATIVE_ZERO_WORD if row.specialization.zero == ZeroPolicy.BITS else POSITIVE_ZERO_WORD
-    zero = (worst == NEGATIVE_ZERO_WORD) | (worst == POSITIVE_ZERO_WORD)
-    worst = select_(zero, Int32(last), worst)
-    share_bounds(row, [best, ~worst, bounds[2], ~bounds[3]])
 
 
 def is_twin(row: Any, tile: Any, element: int, score: Float32, word: Int32) -> Boolean:
@@ -239,12 +374,3 @@ def is_twin(row: Any, tile: Any, element: int, score: Float32, word: Int32) -> B
     if row.specialization.zero == ZeroPolicy.BITS:
         return element_word(row, tile, element) == word
     return bits_float(tile.bits[element]) == score
-
-
-@cute.jit
-def count_ties(row: Any, tile: Any, word: Int32, low: Int32, places: Int32) -> None:
-    """Count the candidates of one score by id."""
-    score = word_score(word)
-    for element in range_constexpr(2 * tile.vectors):
-        digit = shift_right(element_identity(row, tile, element) - low, places)
-        count_bin(row, row.layout.digits, digit, is_twin(row, tile, element, score, word))

@@ -54,7 +54,7 @@ def scatter(row: Any, tile: Any, cut: Any, spread: Boolean) -> None:
         flags = choose_vector(row, tile, vector, cut)
         for element in range_constexpr(2):
             place = 2 * vector + element
-            word, identity = element_word(row, tile, place), element_identity(row, tile, place)
+            word, identity = element_word(row, tile, place), element_identity(tile, place)
             chosen = flags[element] != 0
             counter = row.shared + row.layout.histogram + first_bin(row, word) * 4
             slot = take_slot(select_(spread, counter, row.shared + row.layout.sorted_length), chosen)

@@ -32,6 +32,8 @@ def find_streamed_cut(row: Any, k: Int32) -> Any:
     # Before this barrier another way to the cut may have been tried.
     cute.arch.barrier()
     clear_bins(row, layout.histogram)
+    if const_expr(keep):
+        clear_bins(row, layout.digits)
     store_shared_words(row.shared + layout.list_length, [Int32(0), Int32(0)], row.thread == 0)
     measure_scores(row)
     each_tile(row, count_first)
@@ -99,7 +101,6 @@ def narrow(row: Any, state: Any, need: Int32, place: Int32, members: Int32) -> I
     candidates left are needed.
     """
     share_tiles(row, measure_bin, place)
-    clear_bins(row, row.layout.digits)
     cute.arch.barrier()
     adopt_ranges(row, state)
     spare_bits = 33 - row.specialization.bins.bit_length()
@@ -121,7 +122,6 @@ def narrow(row: Any, state: Any, need: Int32, place: Int32, members: Int32) -> I
             state[2 * other + 1] = select_(level == other, high, state[2 * other + 1])
         if members > LIST_CANDIDATES:
             share_tiles(row, measure_interval, state)
-            clear_bins(row, row.layout.digits)
             cute.arch.barrier()
             adopt_ranges(row, state)
     return need
@@ -133,14 +133,14 @@ def measure_bin(row: Any, tile: Any, place: Int32, ranges: Any) -> None:
     for element in range_constexpr(2 * tile.vectors):
         word = element_word(row, tile, element)
         member = (first_bin(row, word) == place) & is_valid(row, tile, element)
-        widen(ranges, word, element_identity(row, tile, element), member)
+        widen(ranges, word, element_identity(tile, element), member)
 
 
 @cute.jit
 def measure_interval(row: Any, tile: Any, state: Any, ranges: Any) -> None:
     """Lower the ranges by a tile's candidates within ``state``."""
     for element in range_constexpr(2 * tile.vectors):
-        word, identity = element_word(row, tile, element), element_identity(row, tile, element)
+        word, identity = element_word(row, tile, element), element_identity(tile, element)
         widen(ranges, word, identity, is_member(tile, element, word, identity, state))
 
 
@@ -184,7 +184,7 @@ def is_member(tile: Any, element: int, word: Int32, identity: Int32, state: Any)
 def count_digits(row: Any, tile: Any, state: Any, level: Int32, low: Int32, places: Int32) -> None:
     """Count a tile's candidates within ``state`` by what they differ in."""
     for element in range_constexpr(2 * tile.vectors):
-        word, identity = element_word(row, tile, element), element_identity(row, tile, element)
+        word, identity = element_word(row, tile, element), element_identity(tile, element)
         value = select_(level == 0, word, select_(level == 1, identity, element_position(tile, element)))
         member = is_member(tile, element, word, identity, state)
         count_bin(row, row.layout.digits, shift_right(value - low, places), member)
@@ -194,5 +194,5 @@ def count_digits(row: Any, tile: Any, state: Any, level: Int32, low: Int32, plac
 def list_interval(row: Any, tile: Any, state: Any) -> None:
     """Append a tile's candidates within ``state`` to the list."""
     for element in range_constexpr(2 * tile.vectors):
-        word, identity = element_word(row, tile, element), element_identity(row, tile, element)
+        word, identity = element_word(row, tile, element), element_identity(tile, element)
         append(row, tile, element, is_member(tile, element, word, identity, state))
