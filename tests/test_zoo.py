@@ -13,7 +13,7 @@ from tiebreak.errors import InputError
 from tiebreak.impl.kernel_binary import KernelRecipe
 from tiebreak.impl.selector import list_sources
 from tiebreak.ptx.cutedsl import obtain_recipe_code
-from tiebreak.zoo import BROKEN_KERNELS, SOUND_KERNELS, build_text
+from tiebreak.zoo import BROKEN_KERNELS, SOUND_KERNELS, build_text, catalogue
 from tiebreak.zoo.examination import examine
 from tiebreak.zoo.kernel import VERSION, Edit, Trial, apply_edits, build_entry, find_line
 from tiebreak.zoo.specimen import Expectation, Specimen, describe_broken, describe_sound, describe_twins
@@ -156,3 +156,8 @@ def test_a_wrong_output_of_a_correct_kernel_would_be_seen():
     trial = specimen.trials["random"]
     trial.expected["output"][5] += np.uint32(1)
     assert not examine(specimen, trial).passed
+
+
+def test_the_catalogue_is_what_the_kernels_say():
+    written = Path(catalogue.__file__).with_name("KERNELS.md").read_text(encoding="utf-8")
+    assert written == catalogue.render_catalogue(), "python -m tiebreak.zoo.catalogue > src/tiebreak/zoo/KERNELS.md"
