@@ -55,6 +55,18 @@ def open_session(machine: Machine) -> Iterator[None]:
         MissingBackendError: Kernels were decorated without ``TRITON_INTERPRET=1``, or
             the interpreter of this Triton does not work with this NumPy.
     """
+    with open_operations(Operations(machine)):
+        machine.enter = _enter
+        yield
+
+
+@contextlib.contextmanager
+def open_operations(operations: Operations) -> Iterator[None]:
+    """Route launches, memory operations and ``torch.empty`` of this process to ``operations``.
+
+    Raises:
+        MissingBackendError: See ``open_session``.
+    """
     if not isinstance(tl.sort, interpreter.InterpretedFunction):
         raise MissingBackendError(
             "the Triton interpreter",
@@ -73,8 +85,7 @@ def open_session(machine: Machine) -> Iterator[None]:
     for owner, hooks in patches:
         for name, hook in hooks.items():
             setattr(owner, name, hook)
-    _session.append(Operations(machine))
-    machine.enter = _enter
+    _session.append(operations)
     try:
         yield
     finally:

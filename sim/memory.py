@@ -68,6 +68,11 @@ class Memory:
         self._bases: list[int] = []
         self._allocations: dict[int, Allocation] = {}
 
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """First address of every allocation, in order."""
+        return tuple(self._bases)
+
     def register(
         self, tensor: torch.Tensor, *, name: str, rank: int, shared: bool = False, initialised: bool = True
     ) -> Allocation:

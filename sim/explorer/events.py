@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .compiled import compiled
 from .layout import (
     AT_EVENTS,
@@ -75,13 +77,13 @@ def holds(m: Array, members: int, event: int) -> bool:
 @compiled
 def put(m: Array, members: int, event: int) -> None:
     """Add a member to the set at an address."""
-    m[members + (event >> 6)] |= 1 << (event & 63)
+    m[members + (event >> 6)] |= np.int64(1) << np.int64(event & 63)
 
 
 @compiled
 def drop(m: Array, members: int, event: int) -> None:
     """Remove a member from the set at an address."""
-    m[members + (event >> 6)] &= ~(1 << (event & 63))
+    m[members + (event >> 6)] &= ~(np.int64(1) << np.int64(event & 63))
 
 
 @compiled

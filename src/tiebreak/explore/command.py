@@ -1,9 +1,11 @@
-"""``tiebreak explore``: all executions of a program of the catalogue."""
+"""``tiebreak explore``: all executions of a program of the catalogue, or of the kernels of a merge."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -13,7 +15,7 @@ from rich.console import Console
 from tiebreak.errors import InputError
 from tiebreak.sim.explorer.checkpoint import resume, save
 from tiebreak.sim.explorer.counterexample import explain
-from tiebreak.sim.explorer.exploration import Exploration, Options
+from tiebreak.sim.explorer.exploration import Check, Exploration, Options
 from tiebreak.sim.explorer.families import FAMILIES
 from tiebreak.sim.explorer.models import find_model
 from tiebreak.sim.explorer.program import Program
@@ -23,6 +25,8 @@ from .pictures import draw_diagram, write_graph, write_trace
 from .table import draw_table
 
 PROGRESS_SECONDS = 5.0
+SMALLEST_MERGE = "rows=1,k=1,local=1,length=1"
+"""Sizes of a merge: a protocol has the same executions with more candidates, and each has more events."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,8 @@ class ExploreRequest:
     """What the command line asked for.
 
     Attributes:
-        program: Name in ``FAMILIES``.
-        parameters: ``name=value`` of the program's parameters.
+        program: Name in ``FAMILIES``, or ``merge`` for the Triton kernels of a scenario.
+        parameters: ``name=value`` of the program's parameters, or of the scenario's.
         model: Memory model.
         strategy: ``exhaustive`` or ``random:N``.
         awaits: ``distinct`` or ``merged``.
@@ -60,7 +64,7 @@ class ExploreRequest:
             InputError: There is no such program or parameter.
         """
         if self.program not in FAMILIES:
-            raise InputError("program", value=self.program, limit=f"one of {', '.join(FAMILIES)}")
+            raise InputError("program", value=self.program, limit=f"merge, or one of {', '.join(FAMILIES)}")
         wanted = inspect.signature(FAMILIES[self.program]).parameters
         arguments: dict[str, object] = {}
         for parameter in self.parameters:
@@ -72,6 +76,19 @@ class ExploreRequest:
         if missing:
             raise InputError("parameters", value=self.parameters, limit=f"{self.program} needs {', '.join(missing)}")
         return FAMILIES[self.program](**arguments)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[tuple[Program, Check | None]]:
+        """The program, and what must hold of its executions."""
+        if self.program != "merge":
+            yield self.build_program(), None
+            return
+        from tiebreak.verify.scenario import parse_scenario
+
+        from .merges import open_merge
+
+        with open_merge(parse_scenario(",".join((SMALLEST_MERGE, *self.parameters)))) as opened:
+            yield opened
 
     def build_options(self) -> Options:
         """Options of the exploration.
@@ -97,16 +114,16 @@ def _read(text: str) -> object:
 
 def run_exploration(request: ExploreRequest, console: Console) -> int:
     """Explore, print what was found; 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
-    program = request.build_program()
-    exploration = _begin(request, program)
-    kind, _, number = request.strategy.partition(":")
-    if kind == "random" and number.isdecimal():
-        exploration.sample(int(number), request.seed)
-    elif request.strategy == "exhaustive":
-        _run(exploration, request, console)
-    else:
-        raise InputError("strategy", value=request.strategy, limit="exhaustive or random:N")
-    _print(exploration, program, request, console)
+    with request.open() as (program, check):
+        exploration = _begin(request, program, check)
+        kind, _, number = request.strategy.partition(":")
+        if kind == "random" and number.isdecimal():
+            exploration.sample(int(number), request.seed)
+        elif request.strategy == "exhaustive":
+            _run(exploration, request, console)
+        else:
+            raise InputError("strategy", value=request.strategy, limit="exhaustive or random:N")
+        _print(exploration, program, request, console)
     verdict = exploration.conclusion.verdict
     if verdict is Verdict.FAILED:
         return 1
@@ -114,11 +131,11 @@ def run_exploration(request: ExploreRequest, console: Console) -> int:
     return 0 if whole and verdict is not Verdict.UNSUPPORTED else 3
 
 
-def _begin(request: ExploreRequest, program: Program) -> Exploration:
+def _begin(request: ExploreRequest, program: Program, check: Check | None) -> Exploration:
     """A new exploration, or the one of the checkpoint."""
     if request.checkpoint is not None and request.checkpoint.exists():
-        return resume(request.checkpoint, program)
-    return Exploration(program, request.build_options())
+        return resume(request.checkpoint, program, check)
+    return Exploration(program, request.build_options(), check)
 
 
 def _run(exploration: Exploration, request: ExploreRequest, console: Console) -> None:

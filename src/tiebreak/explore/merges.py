@@ -1,0 +1,136 @@
+"""The kernels of a merge as a program of the explorer: what the hosts launch is recorded once, then explored."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiebreak.backends.host import Implementation
+from tiebreak.backends.simulated import run_hosts
+from tiebreak.errors import SimulationError
+from tiebreak.sim import agent
+from tiebreak.sim.device import Launch, Work
+from tiebreak.sim.explorer.execution import Execution
+from tiebreak.sim.explorer.exploration import Check, Exploration, Options, explore
+from tiebreak.sim.explorer.interpreted import Kernels, Launches
+from tiebreak.sim.explorer.operations import Location, Value
+from tiebreak.sim.explorer.program import Program
+from tiebreak.sim.interpreter import open_session
+from tiebreak.sim.machine import Machine
+from tiebreak.sim.observer import Touch
+from tiebreak.sim.schedulers.registry import make_scheduler
+
+if TYPE_CHECKING:
+    from tiebreak.verify.scenario import Scenario
+
+
+SETUP = ("initialise",)
+"""Kernels that every host has seen done on every rank before it launches anything else."""
+
+
+def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple[Launches, dict[int, bytes]]:
+    """Run a scenario once under the default schedule.
+
+    Returns:
+        What the ranks launched, and what each allocation held at the end.
+
+    Raises:
+        SimulationError: The run broke a property.
+    """
+    recorded: list[Launches] = []
+
+    @contextlib.contextmanager
+    def session(machine: Machine) -> Iterator[None]:
+        # Races are the explorer's to judge.
+        machine.settings = replace(machine.settings, stop_at_first=False)
+        launches = Launches(machine.memory, [[] for _ in range(machine.ranks)], {})
+        recorded.append(launches)
+        setattr(machine, "enqueue", _recording(machine, launches))  # noqa: B010 - a method, to type checkers
+        for name in ("store", "atomic"):
+            setattr(machine.observer, name, _noting(getattr(machine.observer, name), launches))
+        with open_session(machine):
+            yield
+
+    scheduler = make_scheduler("default")
+    scheduler.begin()
+    outcome = run_hosts(Implementation(package), scenario, scheduler, session)
+    found = [message for kind, message in outcome.violations if kind != "race"]
+    if found:
+        raise SimulationError(scenario.text(), value=found[0])
+    launches = recorded[0]
+    final = {base: _read(launches, base) for base in launches.contents}
+    return launches, final
+
+
+def _recording(machine: Machine, launches: Launches) -> Callable[[int, int, Work], None]:
+    """Note launches, and what allocations hold when a launch first knows them."""
+    enqueue = machine.enqueue
+
+    def record(rank: int, stream: int, work: Work) -> None:
+        enqueue(rank, stream, work)
+        if machine.devices[rank].capturing is not None or not isinstance(work, Launch) or work.kernel in SETUP:
+            return
+        launches.launches[rank].append(work)
+        for base in machine.memory.bases:
+            if base not in launches.contents:
+                launches.contents[base] = _read(launches, base)
+
+    return record
+
+
+def _noting(account: Callable[..., None], launches: Launches) -> Callable[..., None]:
+    """Note which allocations an operation of a kernel writes."""
+
+    def note(program: agent.Program, touch: Touch, *arguments: object, **details: object) -> None:
+        launches.written.update(allocation.base for allocation, _ in touch.groups)
+        account(program, touch, *arguments, **details)
+
+    return note
+
+
+def _read(launches: Launches, base: int) -> bytes:
+    """Content of an allocation."""
+    allocation = launches.memory.find(base)
+    assert allocation is not None
+    return ctypes.string_at(base, allocation.size)
+
+
+@contextlib.contextmanager
+def open_merge(scenario: Scenario, package: str = "tiebreak.impl") -> Iterator[tuple[Program, Check]]:
+    """The kernels of a scenario as a program, to be explored while the context is open, and what must hold.
+
+    Every execution must leave in memory what the recorded one left, which is
+    compared with the specification where the scenario is verified.
+
+    Raises:
+        SimulationError: The recorded run broke a property.
+    """
+    launches, final = record_launches(scenario, package)
+    kernels = Kernels(launches, f"merge {scenario.text()}")
+
+    def check(execution: Execution) -> str | None:
+        for memory in execution.memories:
+            for location, value in memory.items():
+                if value != _expected(launches, final, location):
+                    return f"{location} ends as {value}, in the recorded run as {_expected(launches, final, location)}"
+        return None
+
+    with kernels.open():
+        yield kernels.program, check
+
+
+def explore_merge(scenario: Scenario, options: Options, package: str = "tiebreak.impl") -> Exploration:
+    """Explore the kernels of a scenario to the end or the first failure; see ``open_merge``."""
+    with open_merge(scenario, package) as (program, check):
+        return explore(program, options, check)
+
+
+def _expected(launches: Launches, final: dict[int, bytes], location: Location) -> Value:
+    """What the recorded run left at a location."""
+    address, size = launches.addresses[location]
+    allocation = launches.memory.find(address)
+    assert allocation is not None
+    return int.from_bytes(final[allocation.base][address - allocation.base :][:size], "little")
