@@ -187,3 +187,18 @@ def test_dot_products(first: str, second: str, a: int, b: int, c: int) -> None:
         total = sum(part(a, i, 16, first) * part(b, start + i, 8, second) for i in range(2)) + c
         text = f"dp2a.{half}.{first}.{second} d, a, b, c;"
         assert compute(text, sources, (first,), a, b, c) == (total & 0xFFFFFFFF,)
+
+
+@given(a=words(32), b=words(32), c=words(32))
+def test_packing(a: int, b: int, c: int) -> None:
+    def clamp(bits: int, kind: str) -> int:
+        width = int(kind[1:])
+        low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if kind[0] == "s" else (0, (1 << width) - 1)
+        return max(low, min(high, oracle.signed(bits, 32))) & ((1 << width) - 1)
+
+    for kind in ("u16", "s16"):
+        got = compute(f"cvt.pack.sat.{kind}.s32 d, a, b;", ("s32",) * 2, ("b32",), a, b)
+        assert got == (clamp(a, kind) << 16 | clamp(b, kind),)
+    for kind in ("u8", "s8"):
+        got = compute(f"cvt.pack.sat.{kind}.s32.b32 d, a, b, c;", ("s32", "s32", "b32"), ("b32",), a, b, c)
+        assert got == ((c << 16 & 0xFFFFFFFF) | clamp(a, kind) << 8 | clamp(b, kind),)

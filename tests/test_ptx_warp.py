@@ -176,3 +176,13 @@ def test_matrices(matrices: int, transposed: bool) -> None:
             low, high = one[:, row, column].astype(np.uint32), one[:, row, column + 1].astype(np.uint32)
             assert register[:, lane].tolist() == (low | high << np.uint32(16)).tolist()
     assert (gather_matrices(registers, transposed) == rows).all()
+
+
+def test_transposed_matrix() -> None:
+    halves = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    got = operation_of("movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;").evaluate(
+        FULL, halves.view(np.uint32).reshape(1, 32)
+    )
+    for lane in range(32):
+        row, column = lane // 4, 2 * (lane % 4)
+        assert int(got[0, lane]) == int(halves[column, row]) | int(halves[column + 1, row]) << 16

@@ -220,7 +220,26 @@ def _convert_to_tf32(form: Form) -> ValueOperation:
     return form.build(evaluate, ("uint32",), ("uint32",))
 
 
+def _pack(form: Form) -> ValueOperation:
+    """cvt.pack: two integers clamped to 16 or 8 bits; the latter go below the lower half of a third operand."""
+    form.require("pack")
+    form.require("sat")
+    target, *sources = form.take_types()
+    wide = target in ("u16", "s16")
+    if sources != (["s32"] if wide else ["s32", "b32"]) or target not in ("u16", "s16", "u8", "s8"):
+        form.reject("the table packs .s32 to .u16 or .s16, or to .u8 or .s8 with .b32")
+    width = np.uint32(16 if wide else 8)
+
+    def evaluate(a: Array, b: Array, *above: Array) -> Array:
+        upper, lower = (stored(_clamp(operand, target)).astype(np.uint32) for operand in (a, b))
+        packed = (upper << width) | lower
+        return packed | (above[0] << np.uint32(16)) if above else packed
+
+    return form.build(evaluate, ("int32", "int32", *(() if wide else ("uint32",))), ("uint32",))
+
+
+PACK = Entry("cvt", "cvt.pack", "9.7.9.22", types=("s32", "b32"), marks=("pack",))
 TF32 = Entry("cvt", "cvt", "9.7.9.21", types=("f32",), marks=("tf32",))
 
-RULES: dict[Entry, Callable[[Form], ValueOperation]] = {TF32: _convert_to_tf32, CVT: _convert}
+RULES: dict[Entry, Callable[[Form], ValueOperation]] = {PACK: _pack, TF32: _convert_to_tf32, CVT: _convert}
 """How each instruction of this module is resolved."""

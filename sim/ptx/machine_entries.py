@@ -24,6 +24,7 @@ MACHINE_ENTRIES: tuple[Entry, ...] = (
         ("activemask", "9.7.13.11"),
         ("redux", "9.7.13.12"),
         ("elect", "9.7.13.14"),
+        ("movmatrix", "9.7.14.5.17"),
     ),
     *_entries(
         "address",

@@ -233,6 +233,18 @@ def _elect(form: Form) -> WarpOperation:
     return _build(form, evaluate, ("uint32",), ("uint32", "bool"), 0)
 
 
+def _transpose(form: Form) -> WarpOperation:
+    """Movmatrix: a matrix of 8 by 8 halves, two neighbours of a row in each lane, is transposed."""
+    for word in ("aligned", "m8n8", "trans", "b16"):
+        form.require(word)
+
+    def evaluate(active: Array, values: Array) -> Array:
+        packed = np.ascontiguousarray(np.broadcast_to(values, active.shape)).reshape(-1, 8, 4)
+        return np.ascontiguousarray(packed.view(np.uint16).swapaxes(1, 2)).view(np.uint32).reshape(-1, 32)
+
+    return _build(form, evaluate, ("uint32",), ("uint32",), -1)
+
+
 _RULES: dict[str, Callable[[Form], WarpOperation]] = {
     "shfl": _shuffle,
     "vote": _vote,
@@ -240,6 +252,7 @@ _RULES: dict[str, Callable[[Form], WarpOperation]] = {
     "redux": _reduce,
     "activemask": _activemask,
     "elect": _elect,
+    "movmatrix": _transpose,
 }
 
 

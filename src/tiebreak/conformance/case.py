@@ -16,7 +16,8 @@ class Case:
     """A snippet of PTX to run on a device and on the CPU.
 
     Attributes:
-        text: Instructions.  Sources are ``a b c u v w x y``, destinations ``d e f g``; ``p`` is an address.
+        text: Instructions.  Sources are ``a b c u v w x y``, destinations ``d e f g``; ``p`` is an address, and ``s``
+            that of 16 bytes per thread of shared memory.
         sources: Type of each source.
         domains: How operands of each source are drawn (see ``operands``); the type itself for most.
         destinations: Type of each destination.
@@ -41,8 +42,9 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What tells the case from all others: its text, and where a sequence's operands come from."""
-        return f"{self.text} {','.join(self.domains)}" if self.kind == "sequence" else self.text
+        """What tells the case from all others: its text, and where its operands come from if that is special."""
+        special = self.kind == "sequence" or any(":" in domain for domain in self.domains)
+        return f"{self.text} {','.join(self.domains)}" if special else self.text
 
     @property
     def drawn_from(self) -> tuple[str, ...]:

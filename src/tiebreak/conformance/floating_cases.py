@@ -18,6 +18,7 @@ def make_floating_cases() -> Iterator[Case]:
     """Every case of this module."""
     yield from _single_and_double()
     yield from _without_rounding()
+    yield from _nans()
     yield from _halves()
     yield from _extremes()
     yield from _signs()
@@ -49,10 +50,25 @@ def _without_rounding() -> Iterator[Case]:
         for modifiers in ("", ".ftz", ".sat", ".ftz.sat"):
             yield same(f"{name}{modifiers}", "f32", count, count=64)
         yield same(name, "f64", count, count=64)
-        for ftz in ("", ".ftz"):
-            yield same(f"{name}.rn{ftz}", "f32x2", count, target="sm_100a")
+        for modifiers in ("", ".ftz", ".rn", ".rn.ftz"):
+            yield same(f"{name}{modifiers}", "f32x2", count, target="sm_100a")
     for ftz in ("", ".ftz"):
         yield same(f"fma.rn{ftz}", "f32x2", 3, target="sm_100a")
+
+
+def _nans() -> Iterator[Case]:
+    """Which of several NaNs a result is."""
+    for kind, mode in product(("f32", "f64", "f16", "bf16"), ("rn",)):
+        names = (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3), ("div", 2), ("rcp", 1), ("sqrt", 1))
+        for name, count in names if kind in ("f32", "f64") else names[:4]:
+            yield same(f"{name}.{mode}", kind, count, domains=(f"nan:{kind}",) * count, count=128)
+        for name, count in (("min", 2), ("max", 2), ("abs", 1), ("neg", 1)):
+            yield same(name, kind, count, domains=(f"nan:{kind}",) * count, count=128)
+    for target, source in product(("f32", "f64", "f16", "bf16"), repeat=2):
+        narrows = ("f64", "f32", "f16", "bf16").index(target) > ("f64", "f32", "f16", "bf16").index(source)
+        if (target, source) not in (("bf16", "bf16"), ("f16", "bf16")):
+            mode = ".rn" if narrows else ""
+            yield Case(f"cvt{mode}.{target}.{source} d, a;", (source,), (target,), (f"nan:{source}",), count=64)
 
 
 def _halves() -> Iterator[Case]:
@@ -66,7 +82,8 @@ def _halves() -> Iterator[Case]:
         yield same("fma.rn.relu", kind, 3, count=128)
     for kind in ("f16", "f16x2"):
         yield same("fma.rn.ftz.relu", kind, 3, count=128)
-        for name in ("add", "sub", "mul"):
+    for name in ("add", "sub", "mul"):
+        for kind in _HALVES:
             yield same(name, kind, 2, count=64)
 
 

@@ -124,6 +124,10 @@ def _fields() -> Iterator[Case]:
 
 
 def _bytes() -> Iterator[Case]:
+    for target in ("u16", "s16"):
+        yield Case(f"cvt.pack.sat.{target}.s32 d, a, b;", ("s32",) * 2, ("b32",))
+    for target in ("u8", "s8"):
+        yield Case(f"cvt.pack.sat.{target}.s32.b32 d, a, b, c;", ("s32", "s32", "b32"), ("b32",))
     yield Case("prmt.b32 d, a, b, c;", ("b32",) * 3, ("b32",), ("b32", "b32", "selector"))
     for mode in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16"):
         yield Case(f"prmt.b32.{mode} d, a, b, c;", ("b32",) * 3, ("b32",), ("b32", "b32", "selector"), count=64)

@@ -21,6 +21,9 @@ WORD = 8
 CHUNK = 32
 """Bytes per thread of a load or store case."""
 
+SHARED_CHUNK = 16
+"""Bytes of shared memory per thread."""
+
 _NAME = re.compile(r"(?<![\w.%])([a-z])(?![\w.])")
 
 
@@ -45,6 +48,11 @@ ENTRY = "conformance"
 """Name of the kernel."""
 
 
+def uses_shared(case: Case) -> bool:
+    """Whether the snippet names the shared memory of its thread."""
+    return "[s]" in case.text
+
+
 def input_bytes(case: Case) -> int:
     """Size of the operands."""
     return case.count * (WORD * len(case.sources) + (CHUNK if case.kind == "load" else 0)) + WORD
@@ -59,6 +67,8 @@ def _declare(case: Case) -> list[str]:
     """Registers of the snippet and of the frame around it."""
     pairs = [*zip(SOURCE_NAMES, case.sources, strict=False), *zip(DESTINATION_NAMES, case.destinations, strict=False)]
     declared = [f".reg .{register_type(kind)} %{name};" for name, kind in pairs]
+    if uses_shared(case):
+        declared += [f".shared .align 16 .b8 chunks[{SHARED_CHUNK * case.count}];", ".reg .b32 %s;"]
     return [
         *declared,
         ".reg .b64 %p, %in, %out, %cell, %word;",
@@ -70,7 +80,7 @@ def _declare(case: Case) -> list[str]:
 def _rename(text: str) -> list[str]:
     """Instructions of the snippet, with registers for names."""
     renamed = _NAME.sub(
-        lambda found: f"%{found[1]}" if found[1] in SOURCE_NAMES + DESTINATION_NAMES + "p" else found[0], text
+        lambda found: f"%{found[1]}" if found[1] in SOURCE_NAMES + DESTINATION_NAMES + "ps" else found[0], text
     )
     return [f"{part.strip()};" for part in renamed.split(";") if part.strip()]
 
@@ -109,6 +119,8 @@ def _make_threads(case: Case) -> list[str]:
         base = f"%in, {len(case.sources) * case.count * WORD}" if case.kind == "load" else "%out, 0"
         lines += [f"add.u64 %p, {base};", "add.u64 %p, %p, %word;"]
     lines += [f"mul.wide.u32 %word, %index, {WORD};", "add.u64 %in, %in, %word;", "add.u64 %out, %out, %word;"]
+    if uses_shared(case):
+        lines += ["mov.u32 %s, chunks;", f"mad.lo.u32 %s, %index, {SHARED_CHUNK}, %s;"]
     lines += _load_sources(case)
     snippet = _rename(case.text)
     if case.kind == "warp":

@@ -45,6 +45,7 @@ def _votes() -> Iterator[Case]:
         yield _warp(f"match.all.sync.{kind} d|e, a, b;", (kind, "b32"), ("b32", "pred"), ("same", "mask"))
         yield _warp(f"match.all.sync.{kind} d, a, b;", (kind, "b32"), ("b32",), ("same", "mask"))
     yield _warp("activemask.b32 d;", ("b32",), ("b32",), ("mask",))
+    yield Case("movmatrix.sync.aligned.m8n8.trans.b16 d, a;", ("b32",), ("b32",), count=64)
     yield _warp("elect.sync d|e, a;", ("b32",), ("b32", "pred"), ("mask",))
 
 

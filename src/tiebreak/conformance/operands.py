@@ -137,8 +137,14 @@ def _draw_floats(kind: str, stream: Stream, count: int) -> tuple[Words, Words]:
 
 
 def _draw_numbers(size: str, kind: str, stream: Stream, count: int) -> Words:
-    """Finite numbers: ``tiny`` ones about the smallest normal, or ones of magnitude 1/64 to 64."""
+    """Numbers: ``tiny`` ones about the smallest normal, or ones of magnitude 1/64 to 64; or ``nan``: mostly NaNs."""
     number = FORMATS[kind]
+    if size == "nan":
+        quiet, marks = number.infinite | 1 << (number.precision - 2), (1, 2, 3)
+        nans = [sign | bits + mark for mark in marks for sign in (0, number.sign) for bits in (number.infinite, quiet)]
+        return stream.choose(
+            np.array([*nans, 0, number.infinite, number.bias << (number.precision - 1)], np.uint64), count
+        )
     step = 1 << (number.precision - 1)
     lowest = 0 if size == "tiny" else (number.bias - 6) * step
     bits = np.uint64(lowest) + stream.below((2 if size == "tiny" else 12) * step, count)
