@@ -98,8 +98,8 @@ def _draw_crowds(generator: np.random.Generator, count: int, half: int) -> Itera
         yield SelectorRow(f"{crowd} twins at the cut, best one", generator.permutation(scores), twins, better + 1)
     scores = np.linspace(0, 1, count, dtype=np.float32)
     first = max(0, count - half - 50)
-    near = scores[first : first + 130]
-    near[:] = near[0] + np.maximum(0, np.arange(near.size, dtype=np.float32) - 99) * np.float32(1e-6)
+    tied = scores[first : first + 130]
+    tied[:] = tied[0] + np.maximum(0, np.arange(tied.size, dtype=np.float32) - 99) * np.float32(1e-6)
     yield SelectorRow("100 tied beside others at the cut", generator.permutation(scores), ids, half)
 
 
