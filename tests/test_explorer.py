@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tiebreak.cli import app
-from tiebreak.errors import InputError, ReplayError
+from tiebreak.errors import InputError, ReplayError, UnsupportedOperationError
 from tiebreak.explore.pictures import draw_diagram, write_graph, write_trace
 from tiebreak.explore.table import draw_table
 from tiebreak.sim.explorer import exploration as module
@@ -19,7 +19,7 @@ from tiebreak.sim.explorer.exploration import Exploration, Options, explore
 from tiebreak.sim.explorer.families import Steps, flag_barrier, mp, straight
 from tiebreak.sim.explorer.models import find_model
 from tiebreak.sim.explorer.operations import Barrier, Lanes, Load, Order, Scope, Store, at_least, equal_to
-from tiebreak.sim.explorer.program import Program, Thread, UnsupportedOperationError, parallel
+from tiebreak.sim.explorer.program import Program, Thread, parallel
 from tiebreak.sim.explorer.verdicts import Verdict
 
 MODELS = ("sc", "rc11", "ptx")

@@ -63,12 +63,14 @@ from .layout import (
     READ,
     RECORD,
     ROOT,
+    SC_ORDER,
     SCOPE,
     SIZE,
     SOURCE,
     STARVED,
     STATE,
     STATE_NOW,
+    STRONGEST,
     TEST,
     THREAD,
     THREADS,
@@ -143,6 +145,7 @@ def _enlist(m: Array, f: int, event: int) -> None:
     place = f + m[AT_LOCATIONS] + m[here + LOCATION]
     m[here + BEFORE_THERE] = m[place]
     m[place] = event
+    m[f + STRONGEST] += m[here + ORDER] == SC_ORDER
 
 
 @compiled
@@ -168,6 +171,7 @@ def withdraw(m: Array, f: int) -> None:
     thread, bit = thread_at(m, f, m[here + THREAD]), 1 << m[here + LANE]
     m[f + SIZE] -= 1
     drop(m, f + m[AT_USED], event)
+    m[f + STRONGEST] -= m[here + ORDER] == SC_ORDER
     m[thread + LAST] = m[here + BEFORE]
     m[f + m[AT_LOCATIONS] + m[here + LOCATION]] = m[here + BEFORE_THERE]
     if m[here + KIND] == WRITE and m[here + PARTNER] >= 0:
@@ -249,7 +253,7 @@ def _keep(t: Tables, m: Array, f: int, kept: int) -> None:
         m[f + m[AT_LOCATIONS] + location] = -1
     for word in range(m[WORDS]):
         m[f + m[AT_USED] + word] = m[kept + word]
-    m[f + SIZE] = 0
+    m[f + SIZE], m[f + STRONGEST] = 0, 0
     for index in range(size):
         event = nth(m, f, index)
         if holds(m, kept, event):

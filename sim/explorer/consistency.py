@@ -21,6 +21,7 @@ from .layout import (
     SEQUENTIAL,
     SIZE,
     SOURCE,
+    STRONGEST,
     WAITS,
     WORDS,
     WRITE,
@@ -47,7 +48,7 @@ def consistent(m: Array, f: int, model: int, event: int, revisited: int) -> bool
         return (revisited < 0 and _is_last(m, f, event)) or _sequential(m, f)
     if not _coherent(m, f, event) or (revisited >= 0 and not _coherent(m, f, revisited)):
         return False
-    return orders_strongest(m, f)
+    return m[f + STRONGEST] < 2 or orders_strongest(m, f)
 
 
 @compiled

@@ -220,9 +220,11 @@ def decode(memory: Array, number: int, histories: Histories) -> Execution:
     def arrivals(fields: list[int]) -> frozenset[int]:
         if fields[KIND] != DEPARTED:
             return frozenset()
-        others = ((place, frame[events + slot * record :]) for slot, place in places.items())
-        wanted = (ARRIVED, fields[LOCATION], fields[VALUE])
-        return frozenset(place for place, other in others if (other[KIND], other[LOCATION], other[VALUE]) == wanted)
+        others = ((place, events + slot * record) for slot, place in places.items())
+        wanted = [ARRIVED, fields[LOCATION], fields[VALUE]]
+        return frozenset(
+            place for place, at in others if [frame[at + field] for field in (KIND, LOCATION, VALUE)] == wanted
+        )
 
     def event(place: int, slot: int) -> Event:
         fields = frame[events + slot * record : events + (slot + 1) * record]

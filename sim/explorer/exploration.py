@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tiebreak.errors import InputError
+from tiebreak.errors import InputError, UnsupportedOperationError
 
 from .execution import Execution, decode, describe_waits
 from .history import Histories
@@ -60,7 +60,7 @@ from .layout import (
     move,
 )
 from .models import find_model
-from .program import Program, UnsupportedOperationError
+from .program import Program
 from .races import NO_RACE, find_race
 from .search import Shares, search
 from .verdicts import Conclusion, Verdict
@@ -270,7 +270,7 @@ class Exploration:
                     break
                 self._advance()
         except UnsupportedOperationError as error:
-            self.unsupported = error.what
+            self.unsupported = error.operation
         self.seconds = before + time.perf_counter() - start
         return self.conclusion
 
@@ -289,7 +289,7 @@ class Exploration:
                 if self.failures:
                     break
         except UnsupportedOperationError as error:
-            self.unsupported = error.what
+            self.unsupported = error.operation
         self.seconds += time.perf_counter() - start
         return self.conclusion
 

@@ -27,13 +27,14 @@ import numpy.typing as npt
 from greenlet import getcurrent, greenlet
 from triton.runtime import interpreter
 
+from tiebreak.errors import UnsupportedOperationError
 from tiebreak.sim.device import Launch
 from tiebreak.sim.interpreter import open_operations
 from tiebreak.sim.memory import Memory
 from tiebreak.sim.operations import Operations
 
 from .operations import Await, Barrier, Lanes, Load, Location, Operation, Order, Scope, Store, Update, Value
-from .program import MAXIMUM_LANES, Program, Thread, UnsupportedOperationError
+from .program import MAXIMUM_LANES, Program, Thread
 
 _ORDERS = {"relaxed": Order.RELAXED, "acquire": Order.ACQUIRE, "release": Order.RELEASE, "acq_rel": Order.ACQ_REL,
            "acquire_release": Order.ACQ_REL}  # fmt: skip

@@ -34,6 +34,9 @@ FINISHED, BROKEN, CUT = 0, -1, -2
 # Choices for an event.
 FORWARD, REVISIT, LAPSE = range(3)
 
+SC_ORDER = 5
+"""The order sc, see ``operations.Order``."""
+
 # Memory models.
 SEQUENTIAL, RC11, PTX = range(3)
 
@@ -53,10 +56,11 @@ COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(31
 HEADER = 40
 
 # Scalars of a frame: numbers of events, of slots ever in use, of decisions on the way here, of choices offered and
-# taken (-1 while the next event is unknown), and the next event; then the choice to begin with.
+# taken (-1 while the next event is unknown), and the next event; then the choice to begin with, and the number of
+# events of order sc.
 SIZE, HIGH, BRANCHES, OFFERED, TAKEN, NEXT_THREAD, NEXT_LANE, NEXT_OPERATION, NEXT_KIND, NEXT_PARTNER = range(10)
-ORIGIN = 10
-SCALARS = 11
+ORIGIN, STRONGEST = 10, 11
+SCALARS = 12
 
 # A thread: block and state, lanes that were issued, updates whose write is missing, whether a lane waits for ever, and
 # its last event.

@@ -12,6 +12,8 @@ import enum
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+from tiebreak.errors import UnsupportedOperationError
+
 Location = Hashable
 Value = Hashable
 
@@ -154,5 +156,6 @@ def equal_to(location: Location, wanted: Value, order: Order = Order.ACQUIRE, sc
 
 def _number(value: Value) -> int:
     """A value that must be an integer."""
-    assert isinstance(value, int)
+    if not isinstance(value, int):
+        raise UnsupportedOperationError(f"arithmetic on {value!r}")
     return value

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tiebreak.errors import InputError, TiebreakError
+from tiebreak.errors import InputError
 
 from .operations import Lanes, Location, Operation, Value
 
@@ -15,10 +15,6 @@ MAXIMUM_LANES = 62
 
 Body = Callable[[], Generator[Operation | Lanes, Any, Any]]
 """A thread: yields operations, is sent what each of them read (a tuple for lanes), and returns its result."""
-
-
-class UnsupportedOperationError(TiebreakError):
-    """Raised by a thread's body at an operation that the explorer has no meaning for."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from .layout import (
     READ,
     SIZE,
     SOURCE,
+    STRONGEST,
     THREAD,
     TOO_MANY,
     WORDS,
@@ -46,10 +47,11 @@ def allows(m: Array, f: int, event: int) -> bool:
     ``event`` was added; with at most one fence.sc only its location can have
     become inconsistent.
     """
+    if m[f + STRONGEST] < 2:
+        _copy_orders_there(m, f, m[at(m, f, event) + LOCATION])
+        return _allows_location(m, f, m[at(m, f, event) + LOCATION])
     fences = _count_fences(m, f)
     _copy_orders(m, f)
-    if fences < 2:
-        return _allows_location(m, f, m[at(m, f, event) + LOCATION])
     if fences > FENCES:
         m[TOO_MANY] = 1
         return False
@@ -103,6 +105,17 @@ def _copy_orders(m: Array, f: int) -> None:
         for word in range(m[WORDS]):
             m[m[AT_CAUSES] + event * m[WORDS] + word] = m[set_at(m, f, event, HAPPENS) + word]
             m[m[AT_ORDERS] + event * m[WORDS] + word] = m[set_at(m, f, event, EARLIER) + word]
+
+
+@compiled
+def _copy_orders_there(m: Array, f: int, location: int) -> None:
+    """Likewise, for the events of one location."""
+    event = last_there(m, f, location)
+    while event >= 0:
+        for word in range(m[WORDS]):
+            m[m[AT_CAUSES] + event * m[WORDS] + word] = m[set_at(m, f, event, HAPPENS) + word]
+            m[m[AT_ORDERS] + event * m[WORDS] + word] = m[set_at(m, f, event, EARLIER) + word]
+        event = m[at(m, f, event) + BEFORE_THERE]
 
 
 @compiled
