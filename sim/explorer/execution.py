@@ -21,7 +21,6 @@ from .layout import (
     EARLIER,
     FIELDS,
     FRAME,
-    HAPPENS,
     HEADER,
     KIND,
     LANE,
@@ -64,7 +63,6 @@ class Event:
             value, None for what is no read.
         open: Whether the value that ended a wait is left open.
         earlier: Numbers of the writes before a write in coherence order.
-        happens: Numbers of the events that happen before.
         synchronised: Numbers of the arrivals that a departure from a barrier
             waits for.
         partner: Number of the other half of an update.
@@ -77,7 +75,6 @@ class Event:
     source: int | None
     open: bool
     earlier: frozenset[int]
-    happens: frozenset[int]
     synchronised: frozenset[int]
     partner: int | None
 
@@ -215,6 +212,8 @@ def decode(memory: Array, number: int, histories: Histories) -> Execution:
 
     def members(fields: list[int], which: int) -> frozenset[int]:
         row = fields[FIELDS + which * words : FIELDS + (which + 1) * words]
+        if not any(row):
+            return frozenset()
         return frozenset(place for slot, place in places.items() if row[slot >> 6] >> (slot & 63) & 1)
 
     def arrivals(fields: list[int]) -> frozenset[int]:
@@ -236,8 +235,7 @@ def decode(memory: Array, number: int, histories: Histories) -> Execution:
             value=histories.values.items[fields[VALUE]] if fields[KIND] <= WRITE else None,
             source=None if fields[KIND] != READ else places.get(source, -1),
             open=fields[WAITS] == 2,
-            earlier=members(fields, EARLIER),
-            happens=members(fields, HAPPENS),
+            earlier=members(fields, EARLIER) if fields[KIND] == WRITE else frozenset(),
             synchronised=arrivals(fields),
             partner=places.get(partner),
         )
@@ -262,14 +260,17 @@ def _find_memories(
                 initial[event.location] = event.value
         return [initial]
     found: list[dict[Location, Value]] = []
+    written: dict[Location, dict[int, Event]] = {}
+    for slot, event in zip(sequence, events, strict=True):
+        if event.kind == WRITE:
+            written.setdefault(event.location, {})[slot] = event
     words, permutation = int(memory[WORDS]), find_order(memory, start, 0)
     while permutation >= 0:
         orders = memory[int(memory[AT_ORDERS]) :].reshape(-1, words)
         last = {location: {value} for location, value in initial.items()}
-        for location in initial:
-            writes = {n: e for n, e in zip(sequence, events, strict=True) if e.kind == WRITE and e.location == location}
+        for location, writes in written.items():
             followed = {a for a in writes for b in writes if orders[b, a >> 6] >> (a & 63) & 1}
-            last[location] = {event.value for slot, event in writes.items() if slot not in followed} or last[location]
+            last[location] = {event.value for slot, event in writes.items() if slot not in followed}
         for values in product(*last.values()):
             state = dict(zip(last, values, strict=True))
             if state not in found:
