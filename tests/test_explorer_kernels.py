@@ -6,10 +6,12 @@ import pytest
 from typer.testing import CliRunner
 
 from tiebreak.cli import app
-from tiebreak.explore.merges import explore_merge
+from tiebreak.errors import UnsupportedOperationError
+from tiebreak.explore.merges import explore_merge, open_merge
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.mutants.loader import load_mutated
-from tiebreak.sim.explorer.exploration import Exploration, Options
+from tiebreak.sim.explorer.counterexample import explain
+from tiebreak.sim.explorer.exploration import Exploration, Options, explore
 from tiebreak.verify.families import base_scenario
 from tiebreak.verify.scenario import Scenario
 
@@ -56,6 +58,19 @@ def test_exchange_has_the_classes_of_its_flags() -> None:
 def test_mutant_is_killed(name: str, discipline: str, epochs: int, property: str) -> None:
     exploration = explore_mutant(name, scenario_of(discipline, epochs=epochs))
     assert exploration.failures[0].property == property
+
+
+def test_failure_of_kernels_is_played_again() -> None:
+    mutant = MUTANTS["equality-wait"]
+    options = Options("ptx", merge_awaits=True, races=True)
+    with open_merge(scenario_of(), load_mutated(mutant.name, mutant.edits)) as (program, check):
+        example = explain(program, explore(program, options, check).failures[0])
+    assert example.replayed == 10
+
+
+def test_host_that_changes_inputs_is_unsupported() -> None:
+    with pytest.raises(UnsupportedOperationError, match="between launches"):
+        explore_merge(base_scenario("sim:alternating", ranks=2, mode="graph", **SMALLEST), Options("ptx"))
 
 
 def test_command_explores_a_merge() -> None:

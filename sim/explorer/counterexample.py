@@ -14,8 +14,8 @@ from typing import Any
 from .execution import Event, Execution
 from .exploration import Failure
 from .history import describe_failure
-from .layout import READ, STARVED, WRITE
-from .operations import Lanes, Load, Operation, Update
+from .layout import ARRIVED, FENCED, READ, STARVED, WRITE
+from .operations import Await, Barrier, Lanes, Load, Operation, Update
 from .program import Program
 
 STATES = 200_000
@@ -131,13 +131,15 @@ def replay(program: Program, execution: Execution) -> bool:
 def _replay_thread(program: Program, execution: Execution, thread: int) -> bool:
     """Run one thread on the values that it read."""
     state = execution.states[thread]
-    events = [event for event in execution.events if event.thread == thread]
+    events = {event.key[1:]: event for event in execution.events if event.thread == thread}
     run: Generator[Operation | Lanes, Any, Any] = program.threads[thread].body()
+    block = 0
     try:
         issued = next(run)
         for sent in state.sent:
-            if not _is_same(issued, events, sent):
+            if not _is_same(issued, events, block, sent):
                 return False
+            block += 2 if isinstance(issued, Barrier) else 1
             issued = run.send(sent)
     except StopIteration as stop:
         return not state.operations and bool(stop.value == state.result)
@@ -147,15 +149,16 @@ def _replay_thread(program: Program, execution: Execution, thread: int) -> bool:
     return [type(operation) for operation in operations] == [type(operation) for operation in state.operations]
 
 
-def _is_same(issued: Operation | Lanes, events: list[Event], sent: object) -> bool:
-    """Whether an operation is among those of the execution, and read what the thread was sent."""
+def _is_same(issued: Operation | Lanes, events: dict[tuple[int, int, int], Event], block: int, sent: object) -> bool:
+    """Whether operations are those of a block of the execution, and read what the thread was sent."""
     operations = issued.operations if isinstance(issued, Lanes) else (issued,)
     values = sent if isinstance(issued, Lanes) and isinstance(sent, tuple) else (sent,)
-    for operation, value in zip(operations, values, strict=True):
-        reads = isinstance(operation, Load | Update)
-        if not any(
-            event.operation == operation and (not reads or event.kind != READ or event.value == value)
-            for event in events
-        ):
+    for lane, (operation, value) in enumerate(zip(operations, values, strict=True)):
+        found = [event for kind in (READ, WRITE, FENCED, ARRIVED) if (event := events.get((block, lane, kind)))]
+        if not found or found[0].operation != operation:
+            return False
+        if isinstance(operation, Await) and not operation.predicate(found[0].value):
+            return False
+        if isinstance(operation, Load | Update) and found[0].value != value:
             return False
     return True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tiebreak.backends.host import Implementation
 from tiebreak.backends.simulated import run_hosts
-from tiebreak.errors import SimulationError
+from tiebreak.errors import SimulationError, UnsupportedOperationError
 from tiebreak.sim import agent
 from tiebreak.sim.device import Launch, Work
 from tiebreak.sim.explorer.execution import Execution
@@ -39,6 +39,7 @@ def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple
 
     Raises:
         SimulationError: The run broke a property.
+        UnsupportedOperationError: The host changes inputs between launches, as before graph replays.
     """
     recorded: list[Launches] = []
 
@@ -62,6 +63,8 @@ def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple
         raise SimulationError(scenario.text(), value=found[0])
     launches = recorded[0]
     final = {base: _read(launches, base) for base in launches.contents}
+    if any(held != final[base] for base, held in launches.contents.items() if base not in launches.written):
+        raise UnsupportedOperationError("host that writes what kernels read, between launches")
     return launches, final
 
 
