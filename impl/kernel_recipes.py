@@ -54,13 +54,15 @@ def list_recipes(architecture: str) -> list[KernelRecipe]:
 def list_representatives(architecture: str) -> list[KernelRecipe]:
     """Return how a few kernels are made.
 
-    One selector of every larger shape by position, of those for few rows also one
-    of the 2048 best in order; a streamed one by position; and the merges of the
-    2048 best of 2 ranks: few rows in order, many by position.
+    Selectors by position of 4096 candidates of few rows, and of 8192 and 16384 of
+    many; the 2048 best in order of 4096 and 16384 candidates; a streamed one by
+    position; and the merges of the 2048 best of 2 ranks: few rows in order, many
+    by position.
     """
-    sorting = [shape for shape in FEW_ROWS["order"] if shape.capacity >= SMALLEST_VARIED_CAPACITY]
+    sorting = [FEW_ROWS["order"][-3], FEW_ROWS["order"][-1]]
     chosen = [replace(shape, **BEST_2048) for shape in sorting]
-    chosen += [replace(shape, **BY_POSITION) for shape in list_standard_shapes(SMALLEST_VARIED_CAPACITY, "set")]
+    by_position = [FEW_ROWS["set"][-3], *MANY_ROWS["set"][-2:]]
+    chosen += [replace(shape, **BY_POSITION) for shape in by_position]
     selectors = [selector_recipe(each, architecture) for each in (*chosen, replace(STREAMED, **BY_POSITION))]
     merges = (_specialize_merge(2, 2048, "order", False), _specialize_merge(2, 2048, "set", True))
     return selectors + [merge_recipe(each, architecture) for each in merges]

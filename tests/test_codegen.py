@@ -112,8 +112,11 @@ def test_merges_meet_before_the_release_and_after_the_last_acquire(outcome, arch
 
         barriers = find(r"\b(?:bar\.sync|barrier\.cta\.red)\b")
         (release,), acquires = find(r"\bst\.release\.sys\b"), find(r"\bld\.acquire\.sys\b")
-        sends, reads = find(r"\bst\.global\.v4\.b32\b"), find(r"\bld\.global\.v4\.b32\b")
+        stores, reads = find(r"\bst\.global\.v4\.b32\b"), find(r"\bld\.global\.v4\.b32\b")
+        # Those of the candidates; the ids are stored after they have been selected.
+        sends = [store for store in stores if store < release]
         assert sends and reads and acquires
+        assert all(store > reads[0] for store in stores if store > release), "no candidate is sent after its flag"
         assert any(sends[-1] < barrier < release for barrier in barriers), "a flag covers the stores of all threads"
         assert any(acquires[-1] < barrier < reads[0] for barrier in barriers), "no thread reads ahead of the flags"
         assert not find(r"\b(?:ld\.acquire|st\.release)\.(?!sys\b)")
