@@ -1,9 +1,9 @@
 """Which selector serves a call: what the tables hold, and what limits them.
 
 A row that fills its CTA's registers is read once; any other is read again in
-every pass, so the best selector for a row is the one that the row fills.  With
-few rows a multiprocessor has one CTA, which should use all of it; with more rows
-several smaller ones overlap what they wait for.
+every pass, so the best selector for a row is the one that the row fills.  What
+every warp does for the row as a whole favours few warps with many candidates
+each; with many rows several CTAs of a multiprocessor overlap what they wait for.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FEW_ROWS: Mapping[SelectionContract, tuple[Shape, ...]] = MappingProxyType(
 )
 """Shapes for at most as many rows as there are multiprocessors, by capacity: 256 to 16384.
 
-Sorting needs bins, of which a CTA has as many as threads.
+Sorting needs bins, of which a CTA has four per thread.
 """
 
 MANY_ROWS: Mapping[SelectionContract, tuple[Shape, ...]] = MappingProxyType(

@@ -59,7 +59,7 @@ FAILED_CTA = 2**32
 PUBLISH_TIMEOUT, ROW_MISMATCH, INDEX_RANGE = 1, 3, 4
 LARGEST_ID = 2**31 - 1
 PAIRS_AT_ONCE = 1024
-"""Pairs of candidates whose loads a CTA issues before it uses the first: the longest row of a rank, in one go."""
+"""Pairs of candidates whose loads a CTA issues before it uses the first: 2048 candidates of a rank in one go."""
 
 
 class Exchange:

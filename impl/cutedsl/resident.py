@@ -4,9 +4,9 @@ A row is plain if it fills the CTA's registers with finite scores and has no
 padding.  Then scores compare as floats, which takes far fewer instructions than
 words do: an SM has half as many integer units as floating-point units.
 
-The first pass counts candidates by bins that divide the range of scores evenly,
-which leaves a handful at the cut unless scores are tied.  Tied ones are counted
-again by bins that divide the range of their ids evenly, and many others by bins
+The first pass counts candidates by bins that divide a sampled range of scores
+evenly, which leaves a handful at the cut unless scores are tied.  Many at the
+cut are counted again, tied ones by the leading bits of their ids, others by bins
 that divide the range of that bin.  A row for which that is not enough is left
 to ``streamed``.
 """

@@ -1,7 +1,8 @@
 """The selector: the K best candidates of every row, one CTA per row.
 
-Barrier intervals of a row, first pass: clear; bound the scores; count; warp
-totals; bin of the cut; list of its candidates; cut; selected per warp; write.
+Barrier intervals of a plain row by position: clear and sample; count; warp
+totals; bin of the cut; list of its candidates; cut; selected per warp; gather;
+write.
 """
 
 from __future__ import annotations
