@@ -7,7 +7,7 @@ acquire patterns", "Observation order" and "Causality order".
 from __future__ import annotations
 
 from .compiled import compiled
-from .events import at, holds, last_there, nth, put, set_at, thread_at, unite
+from .events import at, holds, last_there, nth, put, same_thread, set_at, thread_at, unite
 from .layout import (
     BEFORE,
     BEFORE_THERE,
@@ -45,7 +45,7 @@ def _reaches(m: Array, a: int, b: int) -> bool:
 def morally_strong(m: Array, f: int, first: int, second: int) -> bool:
     """Whether two events (of one location, or fences) are morally strong."""
     a, b = at(m, f, first), at(m, f, second)
-    if m[a + THREAD] == m[b + THREAD] and (m[a + BLOCK] != m[b + BLOCK] or m[a + PARTNER] == second):
+    if same_thread(m, a, b) and (m[a + BLOCK] != m[b + BLOCK] or m[a + PARTNER] == second):
         return True
     return m[a + ORDER] > 0 and m[b + ORDER] > 0 and _reaches(m, a, b) and _reaches(m, b, a)
 
@@ -69,7 +69,7 @@ def observe(m: Array, f: int, event: int) -> None:
     while other >= 0:
         there = at(m, f, other)
         strong = m[there + KIND] == READ and m[there + ORDER] > 0 and m[there + BLOCK] < m[here + BLOCK]
-        if strong and (kind == FENCED or m[there + LOCATION] == m[here + LOCATION]):
+        if strong and same_thread(m, here, there) and (kind == FENCED or m[there + LOCATION] == m[here + LOCATION]):
             _synchronise(m, f, other, event)
         other = m[there + BEFORE]
 
@@ -85,7 +85,7 @@ def _begin_patterns(m: Array, f: int, event: int) -> None:
     other = m[thread_at(m, f, m[here + THREAD]) + LAST]
     while other >= 0:
         there = at(m, f, other)
-        releases = m[there + ORDER] >= 3 and m[there + BLOCK] < m[here + BLOCK]
+        releases = m[there + ORDER] >= 3 and m[there + BLOCK] < m[here + BLOCK] and same_thread(m, here, there)
         same = m[there + KIND] == WRITE and m[there + LOCATION] == m[here + LOCATION]
         if releases and (same or m[there + KIND] == FENCED):
             put(m, released, other)

@@ -53,6 +53,7 @@ from .layout import (
     OP_LOCATION,
     OP_ORDER,
     OP_SCOPE,
+    OP_STRANDS,
     OP_VALUE,
     OPERATION,
     ORDER,
@@ -70,7 +71,9 @@ from .layout import (
     STARVED,
     STATE,
     STATE_NOW,
+    STRANDS,
     STRONGEST,
+    TAKE,
     TEST,
     THREAD,
     THREADS,
@@ -109,6 +112,7 @@ def add_event(t: Tables, m: Array, f: int, source: int, value: int) -> int:
     m[here + LOCATION] = t.operations[OP_LOCATION, operation]
     m[here + ORDER] = t.operations[OP_ORDER, operation]
     m[here + SCOPE] = t.operations[OP_SCOPE, operation]
+    m[here + STRANDS] = t.operations[OP_STRANDS, operation]
     m[here + THREAD] = m[f + NEXT_THREAD]
     m[here + CTA_OF], m[here + GPU_OF] = t.places[CTA, m[f + NEXT_THREAD]], t.places[GPU, m[f + NEXT_THREAD]]
     m[here + BLOCK] = m[thread + BLOCK_NOW]
@@ -121,6 +125,8 @@ def add_event(t: Tables, m: Array, f: int, source: int, value: int) -> int:
     m[here + WAITS] = 0
     if kind == READ and t.operations[OP_KIND, operation] == AWAIT:
         m[here + WAITS] = 1 + t.locations[MERGED, m[here + LOCATION]]
+    elif kind == READ and t.operations[OP_KIND, operation] == TAKE:
+        m[here + WAITS] = 1
     elif kind == READ and t.operations[OP_KIND, operation] == UPDATE:
         m[here + WAITS] = -1
     for word in range(m[WORDS]):

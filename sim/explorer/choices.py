@@ -21,6 +21,7 @@ from .events import (
 from .layout import (
     AT_CHOICES,
     AT_USED,
+    AWAIT,
     BEFORE_THERE,
     CHOICES,
     FAIR,
@@ -40,6 +41,7 @@ from .layout import (
     NEXT_PARTNER,
     NONE,
     OFFERED,
+    OP_KIND,
     OP_LOCATION,
     OPERATION,
     PARTNER,
@@ -127,7 +129,7 @@ def list_ends(t: Tables, m: Array, f: int, operation: int) -> int:
     m[f + OFFERED] = kept
     if kept == 0:
         return UNREADY
-    if t.locations[MERGED, location]:
+    if t.locations[MERGED, location] and t.operations[OP_KIND, operation] == AWAIT:
         _keep_first(m, f)
     elif m[FAIR] and not stays:
         offer(m, f, LAPSE, INITIAL, 0)

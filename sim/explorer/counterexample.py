@@ -13,9 +13,9 @@ from typing import Any
 
 from .execution import Event, Execution
 from .exploration import Failure
-from .history import describe_failure
+from .history import describe_failure, gives_value
 from .layout import ARRIVED, FENCED, READ, STARVED, WRITE
-from .operations import Await, Barrier, Lanes, Load, Operation, Update
+from .operations import Await, Barrier, Lanes, Operation
 from .program import Program
 
 STATES = 200_000
@@ -159,6 +159,6 @@ def _is_same(issued: Operation | Lanes, events: dict[tuple[int, int, int], Event
             return False
         if isinstance(operation, Await) and not operation.predicate(found[0].value):
             return False
-        if isinstance(operation, Load | Update) and found[0].value != value:
+        if gives_value(operation) and found[0].value != value:
             return False
     return True

@@ -19,6 +19,8 @@ from .layout import (
     INITIAL,
     KIND,
     RECORD,
+    STRANDS,
+    THREAD,
     THREAD_RECORD,
     WORDS,
     WRITE,
@@ -66,6 +68,12 @@ def set_at(m: Array, f: int, event: int, which: int) -> int:
 def scratch_at(m: Array, number: int) -> int:
     """Address of a set that is needed for a moment, 0 or 1."""
     return m[AT_SCRATCH] + number * m[WORDS]
+
+
+@compiled
+def same_thread(m: Array, a: int, b: int) -> bool:
+    """Whether one thread performs the events at two addresses, and the same strands of it."""
+    return m[a + THREAD] == m[b + THREAD] and m[a + STRANDS] == m[b + STRANDS]
 
 
 @compiled

@@ -33,7 +33,6 @@ from .layout import (
     RECORD,
     SIZE,
     SOURCE,
-    STARVED,
     STATE_NOW,
     THREAD,
     THREAD_RECORD,
@@ -43,7 +42,7 @@ from .layout import (
     WRITE,
     Array,
 )
-from .operations import Await, Barrier, Fence, Load, Location, Operation, Scope, Store, Value
+from .operations import ALL_STRANDS, Await, Barrier, Fence, Load, Location, Operation, Order, Scope, Store, Value
 from .ptx import find_order
 
 EventKey = tuple[int, int, int, int]
@@ -160,6 +159,8 @@ def describe(operation: Operation) -> str:
     """An operation as people write it."""
     if isinstance(operation, Barrier):
         return f"barrier {operation.name}"
+    if isinstance(operation, Fence) and operation.order is Order.WEAK:
+        return "barrier of the CTA" if operation.strands == ALL_STRANDS else "barrier of a warp"
     order = f"{operation.order.name.lower()}.{_SCOPES[operation.scope]}" if operation.order else "weak"
     if isinstance(operation, Fence):
         return f"fence.{order}"
@@ -176,27 +177,6 @@ def place(location: Location) -> str:
     if isinstance(location, tuple):
         return f"{location[0]}[{','.join(str(part) for part in location[1:])}]"
     return str(location)
-
-
-def describe_waits(execution: Execution) -> str:
-    """Who waits for what, for ever."""
-    done = {event.key[:3] for event in execution.events if event.kind != STARVED}
-    blocks = {event.thread: event.key[1] for event in execution.events}
-    waits = []
-    for thread, state in enumerate(execution.states):
-        current = [lane for lane, operation in enumerate(state.operations) if isinstance(operation, Await | Barrier)]
-        for lane in current:
-            if (thread, blocks.get(thread, 0), lane) not in done or len(state.operations) == 1:
-                operation = state.operations[lane]
-                last = "" if isinstance(operation, Barrier) else f", which stays {_last_value(execution, operation)!r}"
-                waits.append(f"thread {thread}: {describe(operation)}{last}")
-    return "waits for ever: " + "; ".join(waits)
-
-
-def _last_value(execution: Execution, operation: Operation) -> Value:
-    """What a location holds at the end."""
-    assert not isinstance(operation, Fence | Barrier)
-    return execution.memories[0].get(operation.location, 0)
 
 
 _SCOPES = {Scope.CTA: "cta", Scope.GPU: "gpu", Scope.SYSTEM: "sys"}

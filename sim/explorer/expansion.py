@@ -58,6 +58,7 @@ from .layout import (
     READ,
     STATE_NOW,
     STORE,
+    TAKE,
     TAKEN,
     THREADS,
     UNREADY,
@@ -157,7 +158,7 @@ def _advance(t: Tables, m: Array, f: int, thread: int) -> int:
     first, count, reads = t.states[FIRST, state], t.states[COUNT, state], 0
     for lane in range(count):
         kind = t.operations[OP_KIND, first + lane]
-        if kind in (LOAD, UPDATE):
+        if kind in (LOAD, UPDATE, TAKE):
             reads += 1
             state = ask(t, m, FOLD, state, m[at(m, f, _find_read(m, f, thread, lane)) + VALUE])
             if state == ABSENT:
@@ -183,7 +184,7 @@ def _issue_lane(t: Tables, m: Array, f: int, thread: int, lane: int, operation: 
         _choose(m, f, thread, lane, operation, READ, -1)
         list_sources(m, f, t.operations[OP_LOCATION, operation])
         return finish(m, f)
-    if kind == AWAIT:
+    if kind in (AWAIT, TAKE):
         _choose(m, f, thread, lane, operation, READ, -1)
         return list_ends(t, m, f, operation)
     if kind == DEPART and not everyone_arrived(t, m, f, thread, operation):

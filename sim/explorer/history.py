@@ -29,13 +29,14 @@ from .layout import (
     MERGED,
     NOTHING,
     STORE,
+    TAKE,
     TEST,
     UPDATE,
     Array,
     Tables,
 )
 from .lookup import insert, make_table
-from .operations import Await, Barrier, Fence, Lanes, Load, Location, Operation, Store, Update, Value
+from .operations import ALL_STRANDS, Await, Barrier, Fence, Lanes, Load, Location, Operation, Store, Update, Value
 from .program import MAXIMUM_LANES, Program
 
 DISTINGUISH = -1
@@ -127,7 +128,7 @@ class Histories:
         self.values.number(None)
         self.locations = Interned()
         self._steps = steps
-        self._operations, self._states, self._memory = Columns(5), Columns(2), Columns(2)
+        self._operations, self._states, self._memory = Columns(6), Columns(2), Columns(2)
         self._merge = merge
         self._table = make_table()
         self._entries = 0
@@ -170,7 +171,7 @@ class Histories:
         """State after one more lane of a block has read a value."""
         if state.operations and isinstance(state.operations[0], Barrier) and not state.arrived:
             return self._enter(State(state.thread, state.sent, state.operations, arrived=True))
-        reading = [isinstance(operation, Load | Update) for operation in state.operations]
+        reading = [gives_value(operation) for operation in state.operations]
         read = state.read if not any(reading) else (*state.read, value)
         if len(read) < sum(reading):
             return self._enter(State(state.thread, state.sent, state.operations, state.lanes, read))
@@ -220,16 +221,19 @@ class Histories:
     def _record(self, operation: Operation, arrived: bool) -> None:
         """Number an operation."""
         kind = DEPART if arrived else _KINDS[type(operation)]
-        location, order, scope, value = 0, 0, 0, 0
+        location, order, scope, value, strands = 0, 0, 0, 0, ALL_STRANDS
+        if isinstance(operation, Await) and operation.given:
+            kind = TAKE
         if isinstance(operation, Barrier):
             location, value = self._locate(operation), operation.participants
         elif isinstance(operation, Fence):
-            order, scope = operation.order, operation.scope
+            order, scope, strands = operation.order, operation.scope, operation.strands
         else:
+            strands = operation.strands
             location, order, scope = self._locate(operation.location), operation.order, operation.scope
         if isinstance(operation, Store):
             value = self.values.number(operation.value)
-        self._operations.append(kind, location, int(order), int(scope), value)
+        self._operations.append(kind, location, int(order), int(scope), value, strands)
         self.operations.append(operation)
 
     def _locate(self, location: Location) -> int:
@@ -241,6 +245,11 @@ class Histories:
 
 
 _KINDS: dict[type, int] = {Load: LOAD, Store: STORE, Update: UPDATE, Await: AWAIT, Fence: FENCE, Barrier: ARRIVE}
+
+
+def gives_value(operation: Operation) -> bool:
+    """Whether a thread is given a value by what it issued."""
+    return isinstance(operation, Load | Update) or (isinstance(operation, Await) and operation.given)
 
 
 def _check(operations: tuple[Operation, ...]) -> None:

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.int64]
 
-# Operations.
-LOAD, STORE, UPDATE, AWAIT, FENCE, ARRIVE, DEPART = range(7)
+# Operations; to take is to await and be given the value.
+LOAD, STORE, UPDATE, AWAIT, FENCE, ARRIVE, DEPART, TAKE = range(8)
 # Events; an update is a read, and a write if it writes.  A wait that never ends is starved.
 READ, WRITE, FENCED, ARRIVED, DEPARTED, STARVED = range(6)
 # Why the search came back.
@@ -71,18 +71,18 @@ THREAD_RECORD = 6
 # other half of an update or -1, WAITS whether it is the end of a wait (2: leaving open which value ended it); BEFORE
 # and BEFORE_THERE are the events added before it by its thread and at its location.
 OPERATION, LOCATION, THREAD, BLOCK, LANE, STATE, KIND, SOURCE, PARTNER, VALUE = range(10)
-ORDER, SCOPE, CTA_OF, GPU_OF, WAITS, BEFORE, BEFORE_THERE = range(10, 17)
+ORDER, SCOPE, CTA_OF, GPU_OF, WAITS, BEFORE, BEFORE_THERE, STRANDS = range(10, 18)
 # Then four sets: events before it by program order, reads-from and barriers; those that happen before it (PTX: in base
 # causality order, without that of fences); those that synchronise with an acquire of it (PTX: the first events of the
 # release patterns that it observes); writes before it in coherence order.
 PREFIX, HAPPENS, RELEASED, EARLIER = range(4)
-FIELDS, SETS = 17, 4
+FIELDS, SETS = 18, 4
 
 SCRATCH_SETS = 4
 """Sets that are needed for a moment; after them come two sets per event."""
 
 # Rows of ``Tables.operations``; a barrier's location is its name, its value the number of participants.
-OP_KIND, OP_LOCATION, OP_ORDER, OP_SCOPE, OP_VALUE = range(5)
+OP_KIND, OP_LOCATION, OP_ORDER, OP_SCOPE, OP_VALUE, OP_STRANDS = range(6)
 # Rows of ``Tables.states``: the first operation and how many there are.
 FIRST, COUNT = range(2)
 # Rows of ``Tables.places``: a thread's first state, and where it runs.

@@ -4,6 +4,12 @@ Locations and values are anything hashable.  Orders and scopes are those of the
 PTX ISA, section "Memory Consistency Model"; a model without scopes ignores
 them.  Several operations that a thread issues without an order among them
 (the lanes of a block store or load) stand together in ``Lanes``.
+
+A thread of a program may stand for a whole CTA, whose threads share what they
+have read.  Its operations then name their strands: bits of the threads of the
+CTA that perform them.  Operations in common strands are in program order,
+others only if something that all strands take part in is between them
+(``BARRIER``).
 """
 
 from __future__ import annotations
@@ -16,6 +22,9 @@ from tiebreak.errors import UnsupportedOperationError
 
 Location = Hashable
 Value = Hashable
+
+ALL_STRANDS = -1
+"""Strands of what a thread performs as a whole."""
 
 
 class Order(enum.IntEnum):
@@ -44,6 +53,7 @@ class Load:
     location: Location
     order: Order = Order.RELAXED
     scope: Scope = Scope.SYSTEM
+    strands: int = ALL_STRANDS
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ class Store:
     value: Value
     order: Order = Order.RELAXED
     scope: Scope = Scope.SYSTEM
+    strands: int = ALL_STRANDS
 
 
 @dataclass(frozen=True)
@@ -71,19 +82,21 @@ class Update:
     order: Order = Order.RELAXED
     scope: Scope = Scope.SYSTEM
     name: str = "update"
+    strands: int = ALL_STRANDS
 
 
 @dataclass(frozen=True)
 class Await:
     """Poll a location until its value satisfies a predicate.
 
-    A poll that fails has no effect, so it is no step of any execution.  The
-    thread is not given the value: what it does next does not depend on which
+    A poll that fails has no effect, so it is no step of any execution.  Unless
+    the value is ``given``, what the thread does next does not depend on which
     of the satisfying values ended the wait.
 
     Attributes:
         predicate: Whether a value ends the wait.  Pure.
         name: The condition, in words.
+        given: Whether the thread is given the value; each then makes a class of its own.
     """
 
     location: Location
@@ -91,6 +104,8 @@ class Await:
     order: Order = Order.ACQUIRE
     scope: Scope = Scope.SYSTEM
     name: str = "await"
+    given: bool = False
+    strands: int = ALL_STRANDS
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,7 @@ class Fence:
 
     order: Order = Order.ACQ_REL
     scope: Scope = Scope.SYSTEM
+    strands: int = ALL_STRANDS
 
 
 @dataclass(frozen=True)
@@ -110,6 +126,9 @@ class Barrier:
 
 
 Operation = Load | Store | Update | Await | Fence | Barrier
+
+BARRIER = Fence(Order.WEAK, Scope.CTA)
+"""Barrier of the threads of a CTA, where one thread of the program stands for all of them."""
 
 
 @dataclass(frozen=True)

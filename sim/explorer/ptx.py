@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from .causality import collect_causes, morally_strong
 from .compiled import compiled, entry
-from .events import at, drop, holds, last_there, nth, put, scratch_at, set_at, unite
+from .events import at, drop, holds, last_there, nth, put, same_thread, scratch_at, set_at, unite
 from .layout import (
     AT_CAUSES,
     AT_ORDERS,
@@ -29,7 +29,6 @@ from .layout import (
     SIZE,
     SOURCE,
     STRONGEST,
-    THREAD,
     TOO_MANY,
     WORDS,
     WRITE,
@@ -330,7 +329,7 @@ def _follows_any(m: Array, f: int, event: int, left: int) -> bool:
 def _follows(m: Array, f: int, event: int, other: int) -> bool:
     """Whether an event follows another one of its location directly."""
     here, there = at(m, f, event), at(m, f, other)
-    if m[here + THREAD] == m[there + THREAD] and m[there + BLOCK] < m[here + BLOCK]:
+    if same_thread(m, here, there) and m[there + BLOCK] < m[here + BLOCK]:
         return True
     if m[here + KIND] == WRITE and m[here + PARTNER] == other:
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .causality import collect_causes, morally_strong
 from .compiled import compiled, entry
-from .events import at, holds, nth, scratch_at, set_at
+from .events import at, holds, nth, same_thread, scratch_at, set_at
 from .layout import (
     AT_CAUSES,
     BLOCK,
@@ -16,7 +16,6 @@ from .layout import (
     PARTNER,
     PTX,
     SIZE,
-    THREAD,
     WORDS,
     WRITE,
     Array,
@@ -52,8 +51,7 @@ def _race(m: Array, f: int, write: int, other: int) -> bool:
     here, there = at(m, f, write), at(m, f, other)
     if write == other or m[there + KIND] > WRITE or m[here + LOCATION] != m[there + LOCATION]:
         return False
-    same_thread = m[here + THREAD] == m[there + THREAD]
-    if same_thread and (m[here + BLOCK] != m[there + BLOCK] or m[here + PARTNER] == other):
+    if same_thread(m, here, there) and (m[here + BLOCK] != m[there + BLOCK] or m[here + PARTNER] == other):
         return False
     if m[MODEL] != PTX:
         if m[here + ORDER] > 0 and m[there + ORDER] > 0:

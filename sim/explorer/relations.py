@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .causality import observe
 from .compiled import compiled
-from .events import at, last_there, put, set_at, thread_at, unite
+from .events import at, last_there, put, same_thread, set_at, thread_at, unite
 from .layout import (
     ARRIVED,
     BEFORE,
@@ -30,12 +30,16 @@ from .layout import (
     READ,
     RELEASED,
     SOURCE,
+    STRANDS,
     THREAD,
     VALUE,
     WORDS,
     WRITE,
     Array,
 )
+
+ALL_STRANDS = -1
+"""See ``operations.ALL_STRANDS``."""
 
 
 @compiled
@@ -95,16 +99,25 @@ def _follow(m: Array, f: int, event: int, other: int) -> None:
 
 @compiled
 def _follow_thread(m: Array, f: int, event: int) -> None:
-    """Put an event after those of the block before it."""
+    """Put an event after those of the block before it; it happens after those in common strands only.
+
+    Events before one in which all strands take part need not be looked at.
+    """
     here = at(m, f, event)
-    block = m[here + BLOCK]
+    block, joined = m[here + BLOCK], -1
     other = m[thread_at(m, f, m[here + THREAD]) + LAST]
     while other >= 0:
         there = at(m, f, other)
-        if m[there + BLOCK] < block - 1:
+        if m[there + BLOCK] < joined:
             break
         if m[there + BLOCK] == block - 1:
-            _follow(m, f, event, other)
+            unite(m, set_at(m, f, event, PREFIX), set_at(m, f, other, PREFIX))
+            put(m, set_at(m, f, event, PREFIX), other)
+        if m[there + BLOCK] < block and m[there + STRANDS] & m[here + STRANDS] != 0:
+            unite(m, set_at(m, f, event, HAPPENS), set_at(m, f, other, HAPPENS))
+            put(m, set_at(m, f, event, HAPPENS), other)
+        if m[there + BLOCK] < block and m[there + STRANDS] == ALL_STRANDS:
+            joined = m[there + BLOCK]
         other = m[there + BEFORE]
 
 
@@ -127,7 +140,7 @@ def _acquire_by_fence(m: Array, f: int, event: int) -> None:
     other = m[thread_at(m, f, m[here + THREAD]) + LAST]
     while other >= 0:
         there = at(m, f, other)
-        earlier = m[there + KIND] == READ and m[there + BLOCK] < m[here + BLOCK]
+        earlier = m[there + KIND] == READ and m[there + BLOCK] < m[here + BLOCK] and same_thread(m, here, there)
         if earlier and m[there + SOURCE] >= 0 and m[there + ORDER] > 0:
             unite(m, set_at(m, f, event, HAPPENS), set_at(m, f, m[there + SOURCE], RELEASED))
         other = m[there + BEFORE]
@@ -146,7 +159,7 @@ def _release(m: Array, f: int, event: int) -> None:
     other = last_there(m, f, m[here + LOCATION])
     while other >= 0:
         there = at(m, f, other)
-        earlier = m[there + THREAD] == m[here + THREAD] and m[there + BLOCK] < m[here + BLOCK]
+        earlier = same_thread(m, here, there) and m[there + BLOCK] < m[here + BLOCK]
         if earlier and m[there + KIND] == WRITE and releases(m[there + ORDER]):
             unite(m, released, set_at(m, f, other, HAPPENS))
             put(m, released, other)
@@ -154,7 +167,8 @@ def _release(m: Array, f: int, event: int) -> None:
     other = m[thread_at(m, f, m[here + THREAD]) + LAST]
     while other >= 0:
         there = at(m, f, other)
-        if m[there + KIND] == FENCED and releases(m[there + ORDER]) and m[there + BLOCK] < m[here + BLOCK]:
+        earlier = same_thread(m, here, there) and m[there + BLOCK] < m[here + BLOCK]
+        if earlier and m[there + KIND] == FENCED and releases(m[there + ORDER]):
             unite(m, released, set_at(m, f, other, HAPPENS))
             put(m, released, other)
         other = m[there + BEFORE]
