@@ -3,6 +3,10 @@
 A barrier or a fence only adds order, so every execution of a kernel is also one
 of the kernel without it.  A race detector that never hears of the instruction
 therefore judges the kernel without it, and one execution judges all of them.
+In a launch of one CTA it need not even hear of the rest: a barrier of all
+threads orders everything before it with everything after it, so only the
+intervals between such barriers in which the instruction runs, or which it
+separates, are judged again.
 If no race appears, every other order of the threads reads and writes the same,
 up to the order of atomic operations: programs without races behave the same in
 all orders (Adve and Hill, "Weak Ordering", ISCA 1990).
@@ -12,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from .access import resolve_access
 from .findings import Finding
@@ -61,21 +65,35 @@ def _find_role(instruction: Instruction, kernel: Kernel) -> Role | None:
     return None
 
 
+Event = tuple[str, tuple[Any, ...]]
+"""Method of an observer, and its arguments."""
+
+
 class Omission:
     """A race detector that never hears of some instructions; satisfies ``Observer``.
 
     Args:
         omitted: Their places in the kernel.
-        detector: The detector.
+        make: Makes the detector.
 
     Attributes:
         reached: Those of them that ran.
+        detector: The detector.
+        active: Whether it is told of what happens.
     """
 
-    def __init__(self, omitted: frozenset[int], detector: RaceDetector) -> None:
+    def __init__(self, omitted: frozenset[int], make: Callable[[], RaceDetector]) -> None:
         self.omitted = omitted
-        self.detector = detector
         self.reached: set[int] = set()
+        self.detector = make()
+        self.active = False
+        self._make = make
+
+    def start(self, events: Iterable[Event]) -> None:
+        """Start anew with some events."""
+        self.detector, self.active = self._make(), True
+        for name, arguments in events:
+            getattr(self, name)(*arguments)
 
     @property
     def race(self) -> Finding | None:
@@ -142,53 +160,66 @@ class Omissions:
     Args:
         sets: Sets of instructions to leave out, each judged by itself.
         place: Names an address of global memory.
+        alone: Whether the launch has one CTA only.
 
     Attributes:
         whole: The kernel as it is: nothing is left out.
         omissions: One for each set.
     """
 
-    def __init__(self, sets: Iterable[frozenset[int]], place: Callable[[int], str] = hex) -> None:
-        self.whole = Omission(frozenset(), RaceDetector(place=place))
-        self.omissions = [Omission(omitted, RaceDetector(place=place)) for omitted in sets]
-        self._watching = [self.whole, *self.omissions]
+    def __init__(
+        self, sets: Iterable[frozenset[int]], place: Callable[[int], str] = hex, *, alone: bool = False
+    ) -> None:
+        def make() -> RaceDetector:
+            return RaceDetector(place=place)
+
+        self.whole = Omission(frozenset(), make)
+        self.omissions = [Omission(omitted, make) for omitted in sets]
+        self._alone = alone
+        self._by_place: dict[int, list[Omission]] = {}
+        for each in self.omissions:
+            each.active = not alone
+            for index in each.omitted:
+                self._by_place.setdefault(index, []).append(each)
+        self._watching = self._list_watching()
+        self._beginning: list[Event] = []
+        self._interval: list[Event] = []
 
     def begin(self, position: Position, kernel: Kernel) -> None:
         """A CTA starts."""
+        self._beginning.append(("begin", (position, kernel)))
         for each in self._watching:
             each.begin(position, kernel)
 
     def access(self, access: Access) -> None:
         """Some threads access memory."""
-        for each in self._watching:
-            each.access(access)
+        if self._alone:
+            # Arrays are registers, which change.
+            values = tuple(value.copy() for value in access.values)
+            access = replace(access, addresses=access.addresses.copy(), values=values)
+        self._tell(access.instruction, "access", access)
 
     def synchronise(self, position: Position, threads: Threads, instruction: Instruction, scope: str) -> None:
         """A barrier completed."""
-        for each in self._watching:
-            each.synchronise(position, threads, instruction, scope)
-        # One race is enough.
-        self._watching = [each for each in self._watching if each is self.whole or each.race is None]
+        self._tell(instruction, "synchronise", position, threads, instruction, scope)
+        if scope != "warp" and threads.size == position.threads:
+            self._settle(instruction)
 
     def join_cluster(self, positions: tuple[Position, ...], instruction: Instruction) -> None:
         """A cluster barrier completed."""
-        for each in self._watching:
-            each.join_cluster(positions, instruction)
+        self._tell(instruction, "join_cluster", positions, instruction)
 
     def release(self, position: Position, threads: Threads, instruction: Instruction, token: Hashable) -> None:
         """Threads arrive somewhere."""
-        for each in self._watching:
-            each.release(position, threads, instruction, token)
+        self._tell(instruction, "release", position, threads, instruction, token)
 
     def acquire(self, position: Position, threads: Threads, instruction: Instruction, token: Hashable) -> None:
         """Threads learn what was released."""
-        for each in self._watching:
-            each.acquire(position, threads, instruction, token)
+        self._tell(instruction, "acquire", position, threads, instruction, token)
 
     def fence(self, position: Position, threads: Threads, instruction: Instruction, order: str, scope: Scope) -> None:
         """Threads perform a fence."""
-        for each in self._watching:
-            each.fence(position, threads, instruction, order, scope)
+        self._tell(instruction, "fence", position, threads, instruction, order, scope)
 
     def end(self, position: Position) -> None:
         """Every thread of a CTA exited."""
@@ -203,3 +234,25 @@ class Omissions:
         """Judge what is not judged yet, after an execution that was broken off."""
         for each in self._watching:
             each.detector.finish()
+
+    def _list_watching(self) -> list[Omission]:
+        return [self.whole, *(each for each in self.omissions if each.active)]
+
+    def _tell(self, instruction: Instruction, name: str, *arguments: Any) -> None:
+        """Tell all that watch of an event, and those that leave its instruction out from now on too."""
+        for each in self._by_place.get(instruction.index, ()):
+            if not each.active and each.race is None:
+                each.start([*self._beginning, *self._interval])
+                self._watching.append(each)
+        for each in self._watching:
+            getattr(each, name)(*arguments)
+        if self._alone:
+            self._interval.append((name, arguments))
+
+    def _settle(self, instruction: Instruction) -> None:
+        """Let those rest that found a race, or heard of this barrier: what is before it races with nothing to come."""
+        for each in self.omissions:
+            heard = self._alone and instruction.index not in each.omitted
+            each.active = each.active and not heard and each.race is None
+        self._watching = self._list_watching()
+        self._interval.clear()

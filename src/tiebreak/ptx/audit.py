@@ -9,6 +9,7 @@ text, where there is one, holds for every input
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -113,13 +114,20 @@ class Audit:
         }
 
 
-def audit_kernel(inputs: Iterable[Input], schedules: Sequence[str] = ("lockstep",), *, outputs: bool = False) -> Audit:
+def audit_kernel(
+    inputs: Iterable[Input],
+    schedules: Sequence[str] = ("lockstep",),
+    *,
+    outputs: bool = False,
+    together: bool = True,
+) -> Audit:
     """Judge every edge of a kernel on some inputs.
 
     Args:
         inputs: Launches of one kernel; their arrays are as they were afterwards.
         schedules: Orders of warps to run each with.
         outputs: Whether to run the kernel without each edge too, and compare what it writes.
+        together: Whether to run everything once more without all that is redundant.
 
     Raises:
         InputError: There are no inputs, or they are not of one kernel.
@@ -128,7 +136,7 @@ def audit_kernel(inputs: Iterable[Input], schedules: Sequence[str] = ("lockstep"
     auditor = _Auditor(list(inputs), tuple(schedules))
     for each, prepared in auditor.launches():
         auditor.judge(each, prepared, outputs)
-    return auditor.conclude()
+    return auditor.conclude(auditor.judge_together() if together else None)
 
 
 class _Auditor:
@@ -183,15 +191,19 @@ class _Auditor:
             ):
                 verdict.wrong.append(name)
 
-    def conclude(self) -> Audit:
-        """Return the audit; looks once more whether what is redundant is so together."""
+    def judge_together(self) -> Finding | None:
+        """Return a race that appears without all that is redundant, if there is one."""
         redundant = frozenset(place for place, verdict in self.verdicts.items() if verdict.status == REDUNDANT)
-        together = None
+        race = None
         if len(redundant) > 1 and not self.findings:
             for _, prepared in self.launches():
                 before = take_snapshot(prepared.arguments)
-                together = together or _watch(prepared, [redundant]).omissions[0].race
+                race = race or _watch(prepared, [redundant]).omissions[0].race
                 restore(before)
+        return race
+
+    def conclude(self, together: Finding | None) -> Audit:
+        """Return the audit."""
         names = tuple(each.name for each in self.inputs)
         verdicts = tuple(self.verdicts.values())
         return Audit(self.kernel.name, names, self.schedules, tuple(self.findings), verdicts, together)
@@ -200,7 +212,7 @@ class _Auditor:
 def _watch(prepared: Prepared, sets: list[frozenset[int]]) -> Omissions:
     """Run a launch and judge it without each set of instructions."""
     memory = prepared.place_arguments()
-    omissions = Omissions(sets, memory.place)
+    omissions = Omissions(sets, memory.place, alone=math.prod(prepared.grid) == 1)
     try:
         prepared.perform(memory, omissions)
     except FindingError as error:

@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console, failed = Console(), False
     for recipe in list_representatives(options.architecture):
         if options.only in recipe.name:
-            audit = audit_kernel(list(draw_inputs(recipe.name, options.architecture, options.seed)))
+            inputs = list(draw_inputs(recipe.name, options.architecture, options.seed))
+            audit = audit_kernel(inputs, together=False)
             failed |= _print_audit(recipe.name, audit, console)
     return int(failed)
 
