@@ -90,7 +90,8 @@ def test_barrier_has_phases() -> None:
 
 def test_barrier_that_nobody_else_reaches_is_a_deadlock() -> None:
     exploration = explore(parallel("alone", straight(Barrier("cta", 2)), straight()))
-    assert exploration.failures[0].message == "waits for ever: thread 0: barrier cta"
+    message = "signal never sent: nobody is left to end the wait of thread 0; waits for ever: thread 0: barrier cta"
+    assert exploration.failures[0].message == message
 
 
 def test_lost_signal_is_reported_with_what_everybody_waits_for() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tiebreak.errors import InputError, UnsupportedOperationError
 
-from .execution import Execution, decode, describe_waits
+from .execution import Execution, decode
 from .history import Histories
 from .layout import (
     AT_LOCATIONS,
@@ -59,6 +59,7 @@ from .layout import (
     make_memory,
     move,
 )
+from .liveness import explain_waits
 from .models import find_model
 from .program import Program
 from .races import NO_RACE, find_race
@@ -332,7 +333,7 @@ class Exploration:
             self._redundant += execution.key in self._seen
             self._seen.add(execution.key)
         if self._memory[VERDICT] in (STUCK, LAPSED):
-            self.failures.append(Failure("progress", describe_waits(execution), execution))
+            self.failures.append(Failure("progress", explain_waits(self.program, execution), execution))
         if self._memory[VERDICT] != COMPLETE:
             return
         if self.options.races:

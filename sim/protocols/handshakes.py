@@ -1,0 +1,168 @@
+"""Flags that are set and reset, sentinels instead of flags, relays, and two exchanges at once.
+
+``RESET`` sets a flag to 1 and its reader sets it back, as vLLM's custom
+all-reduce did before https://github.com/vllm-project/vllm/pull/8558, here with
+a second flag that says so.  ``SENTINEL`` has no flags: a place that holds the
+sentinel has not been written yet, as in the one-shot all-reduce of
+TensorRT-LLM, with three buffers in turn.
+"""
+
+from __future__ import annotations
+
+from ..explorer.operations import Await, Barrier, Lanes, Load, Order, Store
+from .protocol import Protocol, Step, Steps, Turn
+from .push import push, read
+from .steps import ACQUIRE, RELAXED, RELEASE, barrier, by_first, wait_for
+
+SENTINEL_VALUE = "-0.0"
+
+
+def set_ready(turn: Turn, step: Step) -> Steps:
+    """Tell every peer that its candidates are there."""
+    for peer in turn.peers:
+        yield Store(("ready", peer, turn.rank), 1, step.order, step.scope)
+
+
+def wait_ready(turn: Turn, step: Step) -> Steps:
+    """Wait for the candidates of every peer."""
+    for peer in turn.peers:
+        yield wait_for(("ready", turn.rank, peer), 1, step)
+
+
+def reset_ready(turn: Turn, step: Step) -> Steps:
+    """Set the flags of the candidates back."""
+    for peer in turn.peers:
+        yield Store(("ready", turn.rank, peer), 0, RELAXED)
+
+
+def set_done(turn: Turn, step: Step) -> Steps:
+    """Tell every peer that its candidates have been read."""
+    for peer in turn.peers:
+        yield Store(("done", peer, turn.rank), 1, step.order, step.scope)
+
+
+def wait_done(turn: Turn, step: Step) -> Steps:
+    """Wait until every peer has read."""
+    for peer in turn.peers:
+        yield wait_for(("done", turn.rank, peer), 1, step)
+
+
+def reset_done(turn: Turn, step: Step) -> Steps:
+    """Set the flags of the readers back."""
+    for peer in turn.peers:
+        yield Store(("done", turn.rank, peer), 0, RELAXED)
+
+
+def zero_flags(turn: Turn, step: Step) -> Steps:
+    """Zero the rank's flags when its memory has been allocated."""
+    if turn.ordinal == 1:
+        for peer in turn.peers:
+            yield Store(("ready", turn.rank, peer), 0, Order.WEAK)
+
+
+def meet(turn: Turn, step: Step) -> Steps:
+    """Exchange handles with all hosts, once."""
+    if turn.ordinal == 1:
+        yield Barrier("handles", turn.protocol.ranks)
+
+
+def rendezvous_of_lanes(turn: Turn, step: Step) -> Steps:
+    """What the host of a rank did comes before its kernels."""
+    if turn.ordinal == 1:
+        yield Barrier(("launch", turn.rank), turn.protocol.lanes)
+
+
+def send(turn: Turn, step: Step) -> Steps:
+    """Store two words into every peer's buffer, which are their own flags."""
+    for peer in turn.peers:
+        words = [("buffer", peer, turn.ordinal % turn.protocol.slots, turn.rank, word) for word in range(2)]
+        texts = [turn.payload(turn.rank, word) for word in range(2)]
+        yield Lanes(tuple(Store(*entry, step.order, step.scope) for entry in zip(words, texts, strict=True)))
+
+
+def send_the_sentinel(turn: Turn, step: Step) -> Steps:
+    """Likewise, where the first word of rank 1 in its second exchange is the sentinel."""
+    for peer in turn.peers:
+        words = [("buffer", peer, turn.ordinal % turn.protocol.slots, turn.rank, word) for word in range(2)]
+        texts = [turn.payload(turn.rank, word) for word in range(2)]
+        if (turn.rank, turn.ordinal) == (1, 2):
+            texts[0] = SENTINEL_VALUE
+        yield Lanes(tuple(Store(*entry, step.order, step.scope) for entry in zip(words, texts, strict=True)))
+
+
+def clear(turn: Turn, step: Step) -> Steps:
+    """Put the sentinel into the buffer of the exchange before."""
+    if turn.ordinal > 1:
+        slot = (turn.ordinal - 1) % turn.protocol.slots
+        words = [("buffer", turn.rank, slot, peer, word) for peer in turn.peers for word in range(2)]
+        yield Lanes(tuple(Store(word, SENTINEL_VALUE, RELAXED) for word in words))
+
+
+def _poll(turn: Turn, step: Step, words: int) -> Steps:
+    slot = turn.ordinal % turn.protocol.slots
+    for peer in turn.peers:
+        for word in range(words):
+            place = ("buffer", turn.rank, slot, peer, word)
+            yield Await(place, lambda value: value != SENTINEL_VALUE, step.order, step.scope, "not -0.0")
+
+
+def poll_words(turn: Turn, step: Step) -> Steps:
+    """Wait until no word of any peer is the sentinel."""
+    yield from _poll(turn, step, 2)
+
+
+def poll_first_word(turn: Turn, step: Step) -> Steps:
+    """Wait until the first word of every peer is not the sentinel."""
+    yield from _poll(turn, step, 1)
+
+
+def take_words(turn: Turn, step: Step) -> Steps:
+    """Read the words of every peer."""
+    slot = turn.ordinal % turn.protocol.slots
+    for peer in turn.peers:
+        for word in range(2):
+            value = yield Load(("buffer", turn.rank, slot, peer, word), RELAXED)
+            turn.expect(value, turn.payload(peer, word), f"word {word} of rank {peer}")
+
+
+RESET = Protocol(
+    "reset",
+    (
+        by_first("zero", zero_flags, Order.WEAK),
+        by_first("meet", meet, Order.WEAK),
+        Step("launch", rendezvous_of_lanes),
+        Step("push", push),
+        barrier("gather"),
+        by_first("set ready", set_ready, RELEASE),
+        Step("wait ready", wait_ready, 0, ACQUIRE, comparison="=="),
+        by_first("reset ready", reset_ready, RELAXED),
+        barrier("spread"),
+        Step("read", read),
+        barrier("settle"),
+        by_first("set done", set_done, RELEASE),
+        Step("wait done", wait_done, 0, ACQUIRE, comparison="=="),
+        by_first("reset done", reset_done, RELAXED),
+        barrier("boundary"),
+    ),
+    exchanges=2,
+)
+
+SENTINEL = Protocol(
+    "sentinel",
+    (
+        by_first("send", send, RELEASE),
+        by_first("clear", clear, RELAXED),
+        by_first("poll", poll_words, ACQUIRE),
+        by_first("take", take_words, RELAXED),
+    ),
+    lanes=1,
+    exchanges=4,
+    slots=3,
+    initial={
+        ("buffer", rank, slot, peer, word): SENTINEL_VALUE
+        for rank in range(2)
+        for slot in range(3)
+        for peer in range(2)
+        for word in range(2)
+    },
+)
