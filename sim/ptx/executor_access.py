@@ -2,146 +2,70 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from .access import AccessForm, resolve_access
 from .atomic import resolve_update
 from .executor_atomics import Serialiser
 from .executor_groups import Group, Mask
-from .executor_location import Piece, locate
+from .executor_location import locate
+from .executor_matrix import LoadMatrix, StoreMatrix
+from .executor_memory import OBSERVED, Index, MemoryInstruction, Operands, Part
 from .executor_taint import UnwrittenReadError
-from .form import VIEWS, register_storage, storage_of
+from .form import VIEWS, register_storage
 from .memory import Array
-from .module import Instruction, Kernel, Operand, Register
+from .module import Instruction, Kernel, Register
 from .observation import Access, Kind, Observer
 
 if TYPE_CHECKING:
     from .executor_cta import Cta
 
-Index = npt.NDArray[np.int64]
-OBSERVED = ("shared", "global")
 
+class ThreadAccess(MemoryInstruction):
+    """An instruction that each thread performs by itself."""
 
-class MemoryInstruction:
-    """One memory instruction.
-
-    Args:
-        instruction: The instruction.
-        kernel: Its kernel.
-        form: What it touches.
-
-    Attributes:
-        reads: Whether its first operand is a destination.
-        used: First element that anything uses, and how many from it on.
-    """
-
-    reads = False
-
-    def __init__(self, instruction: Instruction, kernel: Kernel, form: AccessForm) -> None:
-        self.instruction = instruction
-        self.form = form
-        self._kernel = kernel
-        self._storage = storage_of(form.element)
-        self._strong = form.order != "weak"
-        self._kind: Any = form.kind
-        self.used = 0, form.vector
-
-    def view_target(self, register: Register) -> str:
-        """NumPy type in which a destination register is written: narrow signed values are extended."""
-        storage = register_storage(register.name, self._kernel)
-        return storage.removeprefix("u") if self.form.element.startswith("s") else storage
-
-    def view_source(self, operand: Operand) -> str:
-        """NumPy type in which a source operand is read."""
-        return register_storage(operand.name, self._kernel) if isinstance(operand, Register) else self._storage
-
-    def __call__(
-        self,
-        cta: Cta,
-        group: Group,
-        guard: Mask | None,
-        base: Array | None,
-        offset: int,
-        targets: list[Array | None],
-        values: tuple[Array, ...],
-    ) -> None:
-        """Perform it for the threads of a group that ``guard`` lets through."""
-        threads, index = _choose(group, guard)
+    def __call__(self, cta: Cta, group: Group, operands: Operands) -> None:
+        """Perform it for the threads of a group that its guard lets through."""
+        threads, index = _choose(group, operands.guard)
         if not len(threads):
             return
-        if self._strong and targets:
+        targets, values = operands.targets, operands.values
+        if targets and self.form.order != "weak":
             group.polled = True
-        if base is None:
-            addresses = np.full(len(threads), offset, np.int64)
-        else:
-            addresses = (base if index is None else base.take(index)).astype(np.int64)
-            if offset:
-                addresses += offset
+        addresses = operands.find_addresses(threads, index)
         if index is not None:
             values = tuple(value.take(index) for value in values)
         for piece in locate(cta, self.form, self.instruction, threads, addresses):
-            part = values if piece.part is None else tuple(value[piece.part] for value in values)
-            self._announce(cta, threads, piece, part)
-            at = index
-            if piece.part is not None:
-                at = piece.part.nonzero()[0] if index is None else index[piece.part]
-            self.perform(cta, threads, piece, at, targets, part)
+            part = Part(cta, threads, piece, index, targets, values)
+            if (mine := piece.part) is not None:
+                at = mine.nonzero()[0] if index is None else index[mine]
+                part = Part(cta, threads[mine], piece, at, targets, tuple(value[mine] for value in values))
+            self.announce(part)
+            self.perform(part)
         if self.reads and cta.taints.fresh:
             cta.taints.fresh = False
             raise UnwrittenReadError(self.instruction.index + 1)
 
-    def perform(
-        self,
-        cta: Cta,
-        threads: Index,
-        piece: Piece,
-        index: Index | None,
-        targets: list[Array | None],
-        values: tuple[Array, ...],
-    ) -> None:
-        """Read and write memory that was checked; ``index`` says which threads of the range do, None: all."""
-        raise NotImplementedError
+    @abstractmethod
+    def perform(self, part: Part) -> None:
+        """Read and write memory."""
 
-    def _note_missing(self, cta: Cta, threads: Index, piece: Piece) -> None:
+    def note_missing(self, part: Part) -> None:
         """Let what an access reads be followed where nothing wrote it."""
+        piece = part.piece
         missing = piece.region.find_missing(piece.at, self.form.element_bytes, self.form.vector)
         first, count = self.used
         if missing is not None and missing[:, first : first + count].any():
-            mine = threads if piece.part is None else threads[piece.part]
             place = piece.describe(int(piece.at[missing.any(axis=1)][0]))
-            cta.taints.note_load(self.instruction, mine, missing, place)
-
-    def _announce(self, cta: Cta, threads: Index, piece: Piece, values: tuple[Array, ...]) -> None:
-        """Tell whoever watches, and let others run before."""
-        gate = cta.launch.gate if piece.space == "global" else None
-        if (gate is None and cta.observer is None) or piece.space not in OBSERVED:
-            return
-        form, (first, count) = self.form, self.used
-        addresses, size = piece.addresses, form.element_bytes
-        access = Access(
-            cta.position, self.instruction, piece.space, self._kind,  # type: ignore[arg-type]  # one of OBSERVED
-            threads if piece.part is None else threads[piece.part], addresses + first * size if first else addresses,
-            count * size, form.order, form.scope, piece.owner, "generic",
-            values if self._kind == "write" else (), count,
-        )  # fmt: skip
-        if gate is not None:
-            gate(access, values)
-        if cta.copies.in_flight:
-            cta.copies.judge(access)
-        if cta.observer is not None:
-            self.tell(cta.observer, access, piece, values)
-
-    def tell(self, observer: Observer, access: Access, piece: Piece, values: tuple[Array, ...]) -> None:
-        """Tell an observer of an access that happens next."""
-        observer.access(access)
+            part.cta.taints.note_load(self.instruction, part.threads, missing, place)
 
 
-class Load(MemoryInstruction):
+class Load(ThreadAccess):
     """``ld`` and its like."""
 
     reads = True
@@ -157,50 +81,35 @@ class Load(MemoryInstruction):
             first = used.index(True)
             self.used = first, len(used) - first - used[::-1].index(True)
 
-    def perform(
-        self,
-        cta: Cta,
-        threads: Index,
-        piece: Piece,
-        index: Index | None,
-        targets: list[Array | None],
-        values: tuple[Array, ...],
-    ) -> None:
+    def perform(self, part: Part) -> None:
         """Read."""
         count = self.form.vector
-        self._note_missing(cta, threads, piece)
-        found = piece.region.read(piece.at, self._dtype, count)
-        for place, target in enumerate(targets):
+        self.note_missing(part)
+        found = part.piece.region.read(part.piece.at, self._dtype, count)
+        for place, target in enumerate(part.targets):
             if target is not None:
-                target[... if index is None else index] = found if count == 1 else found[:, place]
+                target[... if part.places is None else part.places] = found if count == 1 else found[:, place]
 
 
-class Store(MemoryInstruction):
+class Store(ThreadAccess):
     """``st``."""
 
-    def perform(
-        self,
-        cta: Cta,
-        threads: Index,
-        piece: Piece,
-        index: Index | None,
-        targets: list[Array | None],
-        values: tuple[Array, ...],
-    ) -> None:
+    def perform(self, part: Part) -> None:
         """Write; of threads that write one address the last one is seen."""
+        values = part.values
         if len(values) == 1:
             data = values[0].astype(self._storage, copy=False)
         else:
             data = np.empty((len(values[0]), len(values)), self._storage)
             for place, value in enumerate(values):
                 data[:, place] = value
-        piece.region.write(piece.at, data, self.form.vector)
-        if cta.taints:
-            cta.taints.note_store(self.instruction, self.form, piece, threads)
-        cta.launch.version += 1
+        part.piece.region.write(part.piece.at, data, self.form.vector)
+        if part.cta.taints:
+            part.cta.taints.note_store(self.instruction, self.form, part.piece, part.threads)
+        part.cta.launch.version += 1
 
 
-class Update(MemoryInstruction):
+class Update(ThreadAccess):
     """``atom`` and ``red``."""
 
     def __init__(self, instruction: Instruction, kernel: Kernel, form: AccessForm) -> None:
@@ -215,51 +124,45 @@ class Update(MemoryInstruction):
         """Atomics return the bits of the element."""
         return register_storage(register.name, self._kernel)
 
-    def perform(
-        self,
-        cta: Cta,
-        threads: Index,
-        piece: Piece,
-        index: Index | None,
-        targets: list[Array | None],
-        values: tuple[Array, ...],
-    ) -> None:
+    def perform(self, part: Part) -> None:
         """Update, in the order of the threads."""
+        piece, targets = part.piece, part.targets
         serialiser = self._serialisers[piece.space]
         if self.form.operation == "exch":
             piece.region.mark(piece.at, self.form.element_bytes, self.form.vector)
         elif self.reads:
             # Memory that nothing wrote stays so: its new value depends on what it held.
-            self._note_missing(cta, threads, piece)
+            self.note_missing(part)
         count = self.form.vector
         memory = piece.region.view(np.dtype(self._storage).type)
         at = piece.region.index(piece.at, memory.itemsize)
         for place in range(count):
-            operands = tuple(value.astype(self._storage, copy=False) for value in values[place::count])
+            operands = tuple(value.astype(self._storage, copy=False) for value in part.values[place::count])
             target = targets[place] if targets else None
             if target is None:
                 serialiser.reduce(memory, at + place, operands)
             else:
-                target[... if index is None else index] = serialiser.exchange(memory, at + place, operands)
-        cta.launch.version += 1
+                target[... if part.places is None else part.places] = serialiser.exchange(memory, at + place, operands)
+        part.cta.launch.version += 1
 
-    def tell(self, observer: Observer, access: Access, piece: Piece, values: tuple[Array, ...]) -> None:
+    def tell(self, observer: Observer, access: Access, part: Part) -> None:
         """Tell of an access; a comparison that fails only reads."""
         if self.form.operation != "cas":
             observer.access(access)
             return
+        piece = part.piece
         places, index = np.unique(piece.at, return_inverse=True)
         memory = piece.region.read(places, np.dtype(self._storage).type, 1)
-        operands = tuple(value.astype(self._storage, copy=False) for value in values)
+        operands = tuple(value.astype(self._storage, copy=False) for value in part.values)
         found = self._serialisers[piece.space].exchange(memory, index, operands)
         writes = found == operands[0]
         if writes.all():
             observer.access(access)
             return
         kinds: tuple[tuple[Kind, Array], ...] = (("update", writes), ("read", ~writes))
-        for kind, part in kinds:
-            if part.any():
-                threads, addresses = access.threads[part], access.addresses[part]
+        for kind, some in kinds:
+            if some.any():
+                threads, addresses = access.threads[some], access.addresses[some]
                 observer.access(replace(access, kind=kind, threads=threads, addresses=addresses))
 
 
@@ -278,7 +181,6 @@ def make_access(instruction: Instruction, kernel: Kernel) -> MemoryInstruction |
     Raises:
         UnknownInstructionError: The table has no such form.
     """
-    from .executor_matrix import LoadMatrix, StoreMatrix
     from .executor_parameters import LoadParameter
 
     form = resolve_access(instruction, kernel.name)

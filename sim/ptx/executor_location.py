@@ -46,13 +46,12 @@ class Piece:
         return f"{self.space} memory, {self.region.place(at)}"
 
     def check_written(self, cta: Cta, instruction: Instruction, threads: Addresses, form: AccessForm) -> None:
-        """Report a read of bytes that nothing was ever written to."""
+        """Report a read, by threads of this piece, of bytes that nothing was ever written to."""
         missing = self.region.find_missing(self.at, form.element_bytes, form.vector)
         if missing is not None:
-            mine = threads if self.part is None else threads[self.part]
             wrong = missing.any(axis=1)
             place = self.describe(int(self.at[wrong][0]))
-            report(cta, "uninitialised", instruction, mine[wrong][:1], "reads", place, "nothing wrote it before")
+            report(cta, "uninitialised", instruction, threads[wrong][:1], "reads", place, "nothing wrote it before")
 
 
 def locate(

@@ -13,8 +13,8 @@ import torch
 from tiebreak.errors import InputError
 
 from .executor_access import Load
-from .executor_groups import Group, Mask
-from .memory import Array
+from .executor_groups import Group
+from .executor_memory import Operands
 from .memory_global import GlobalMemory
 from .module import Kernel, Parameter
 
@@ -25,25 +25,16 @@ if TYPE_CHECKING:
 class LoadParameter(Load):
     """``ld.param``: one value for all threads where the address is that of a parameter."""
 
-    def __call__(
-        self,
-        cta: Cta,
-        group: Group,
-        guard: Mask | None,
-        base: Array | None,
-        offset: int,
-        targets: list[Array | None],
-        values: tuple[Array, ...],
-    ) -> None:
-        """Read for the threads of a group that ``guard`` lets through."""
-        region = cta.launch.parameters
+    def __call__(self, cta: Cta, group: Group, operands: Operands) -> None:
+        """Read for the threads of a group that its guard lets through."""
+        region, offset = cta.launch.parameters, operands.offset
         inside = region.base <= offset <= region.end - self.form.width
-        if base is not None or not inside or offset % self.form.width:
-            super().__call__(cta, group, guard, base, offset, targets, values)
+        if operands.base is not None or not inside or offset % self.form.width:
+            super().__call__(cta, group, operands)
             return
         row = region.read(np.array([offset]), self._dtype, self.form.vector).reshape(-1)
-        mask = guard if guard is not None else group.mask
-        for target, value in zip(targets, row, strict=True):
+        mask = operands.guard if operands.guard is not None else group.mask
+        for target, value in zip(operands.targets, row, strict=True):
             if target is not None and mask is None:
                 target[...] = value
             elif target is not None:

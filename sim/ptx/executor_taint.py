@@ -106,14 +106,13 @@ class Taints:
             self._use(instruction, group.active, list_read(instruction), "is decided by it")
 
     def note_store(self, instruction: Instruction, form: AccessForm, piece: Piece, threads: Any) -> None:
-        """Let memory that such values were written to count as not written, or report them in global memory."""
+        """Let memory that threads of a piece wrote such values to count as not written, or report it if global."""
         names = [next(iter(list_registers(one)), "") for one in split_elements(instruction)]
         for place, name in enumerate(names):
             taint = self._registers.get(name)
             if taint is None:
                 continue
-            mine = threads if piece.part is None else threads[piece.part]
-            wrong = taint.mask[mine]
+            wrong = taint.mask[threads]
             if not wrong.any():
                 continue
             if piece.space == "global":

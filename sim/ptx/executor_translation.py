@@ -10,6 +10,7 @@ from .executor_access import Load, make_access
 from .executor_async import make_async
 from .executor_emission import Emission
 from .executor_fences import make_fence
+from .executor_memory import Operands
 from .executor_warp import WarpInstruction
 from .executor_windows import make_window_operation
 from .form import Entry, ValueOperation, register_storage
@@ -102,8 +103,8 @@ def _emit_access(emission: Emission, instruction: Instruction) -> None:
     values = [emission.source(value, access.view_source(value)) for part in operands for value in _list_elements(part)]
     written = [emission.register(target, access.view_target(target)) if isinstance(target, Register) else "None"
                for target in targets]  # fmt: skip
-    arguments = f"[{', '.join(written)}], ({''.join(f'{value}, ' for value in values)})"
-    emission.line(f"{emission.bind(access)}(c, g, {mask}, {base}, {offset}, {arguments})")
+    fields = f"{mask}, {base}, {offset}, [{', '.join(written)}], ({''.join(f'{value}, ' for value in values)})"
+    emission.line(f"{emission.bind(access)}(c, g, {emission.bind(Operands)}({fields}))")
 
 
 def _split_address(emission: Emission, operand: Operand) -> tuple[str, str]:
