@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from tiebreak.errors import InputError
 from tiebreak.verify.scenario import Scenario
@@ -16,41 +17,21 @@ from tiebreak.verify.scenario import Scenario
 _SMALL = Scenario(
     transport="symmetric", implementation="triton", launches="separate", rows=1, k=2, local=2, length=6, epochs=2
 )
-_ACKNOWLEDGED = Scenario(
-    transport="symmetric",
-    discipline="acknowledged",
-    implementation="triton",
-    launches="separate",
-    rows=1,
-    k=2,
-    local=2,
-    length=6,
-    epochs=3,
-)
-_OWNERS = Scenario(
-    transport="symmetric",
-    implementation="triton",
-    launches="separate",
-    rows=3,
-    k=2,
-    local=2,
-    length=12,
-    epochs=2,
-    owner_rows=2,
-)
+_ACKNOWLEDGED = replace(_SMALL, discipline="acknowledged", epochs=3)
+_OWNERS = replace(_SMALL, rows=3, length=12, owner_rows=2)
 _FUSED = Scenario(transport="symmetric", launches="fused", rows=2, k=2, local=2, length=6, epochs=2, contract="set")
 # A row that fills the CTA is loaded right behind the acquires; for a shorter one all threads meet once more.
 _FULL = replace(_FUSED, rows=1, local=128, length=512, epochs=1, kind="random", data_points=False)
 
 _BARRIER = r"^\s*bar\.sync\s+0;$"
 _RELEASE = r"(@%\w+) atom\.global\.sys\.release\.exch\.b64 (%\w+), (\[.*?\]), (%\w+);"
+_RELAXED = r"\1 atom.global.sys.relaxed.exch.b64 \2, \3, \4;"
 _ACQUIRE = r"(@%\w+) ld\.global\.sys\.acquire\.b64 (%\w+), (\[.*?\]);"
 _VOTE = r"barrier\.cta\.red\.or\.pred any, 0, vote;"
 _ROWS = r"(@%\w+) (st\.global\.b64 [^;]*;)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Substitution:
+class Substitution(NamedTuple):
     """One replacement in a PTX text.
 
     Attributes:
@@ -59,7 +40,7 @@ class Substitution:
     """
 
     old: str
-    new: str
+    new: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +85,11 @@ class LoweringMutant:
         return text
 
 
-def _replace(old: str, new: str) -> Substitution:
-    return Substitution(old=old, new=new)
+def _edit(kernel: str, name: str, rule: str, *edits: tuple[str, str], **options: Any) -> LoweringMutant:
+    """Return a mutant of a kernel; ``edits`` are old and new texts."""
+    return LoweringMutant(
+        name=name, kernel=kernel, rule=rule, edits=tuple(Substitution(*each) for each in edits), **options
+    )
 
 
 def _weaken(
@@ -127,11 +111,11 @@ def _weaken(
         ("cta", order): f"the {operation} reaches other CTAs",
     }
     return [
-        LoweringMutant(
-            name=f"{operation}-{'relaxed' if kind == 'relaxed' else scope}",
-            kernel=kernel,
-            rule=rule,
-            edits=(_replace(rf"\.{old}\b", "." + spelling.format(scope=scope, order=kind)),),
+        _edit(
+            kernel,
+            f"{operation}-{'relaxed' if kind == 'relaxed' else scope}",
+            rule,
+            (rf"\.{old}\b", "." + spelling.format(scope=scope, order=kind)),
             scenario=scenario,
         )
         for (scope, kind), rule in rules.items()
@@ -145,163 +129,152 @@ _EXCHANGE = [
     *_weaken("wait_writable", _ACKNOWLEDGED, "wait-writable", "acquire"),
     *_weaken("publish_returned", _OWNERS, "return", "release"),
     *_weaken("wait_returned", _OWNERS, "wait-returned", "acquire"),
-    LoweringMutant(
-        name="publish-by-plain-store",
-        kernel="publish",
-        rule="a flag is written by a strong store",
-        edits=(_replace(_RELEASE, r"\1 st.global.b64 \3, \4;"),),
+    _edit(
+        "publish",
+        "publish-by-plain-store",
+        "a flag is written by a strong store",
+        (_RELEASE, r"\1 st.global.b64 \3, \4;"),
     ),
-    LoweringMutant(
-        name="wait-by-plain-load",
-        kernel="wait",
-        rule="a flag is polled by strong loads",
-        edits=(_replace(_ACQUIRE, r"\1 ld.global.b64 \2, \3;"),),
+    _edit("wait", "wait-by-plain-load", "a flag is polled by strong loads", (_ACQUIRE, r"\1 ld.global.b64 \2, \3;")),
+    _edit(
+        "wait",
+        "wait-by-volatile-load",
+        "a volatile load acquires nothing",
+        (_ACQUIRE, r"\1 ld.volatile.global.b64 \2, \3;"),
     ),
-    LoweringMutant(
-        name="wait-by-volatile-load",
-        kernel="wait",
-        rule="a volatile load acquires nothing",
-        edits=(_replace(_ACQUIRE, r"\1 ld.volatile.global.b64 \2, \3;"),),
+    _edit(
+        "publish",
+        "rows-after-flag",
+        "the number of rows is stored before the flag is released",
+        (rf"(?s){_ROWS}(.*?){_RELEASE}", r"\3\4 atom.global.sys.release.exch.b64 \5, \6, \7;\n\1 \2"),
     ),
-    LoweringMutant(
-        name="rows-after-flag",
-        kernel="publish",
-        rule="the number of rows is stored before the flag is released",
-        edits=(_replace(rf"(?s){_ROWS}(.*?){_RELEASE}", r"\3\4 atom.global.sys.release.exch.b64 \5, \6, \7;\n\1 \2"),),
+    _edit(
+        "publish",
+        "publish-without-barriers",
+        "where all threads store, they meet before one of them releases",
+        (_ROWS, r"\2"),
+        (_BARRIER, ""),
     ),
-    LoweringMutant(
-        name="publish-without-barriers",
-        kernel="publish",
-        rule="where all threads store, they meet before one of them releases",
-        edits=(_replace(_ROWS, r"\2"), _replace(_BARRIER, "")),
+    _edit("wait", "wait-without-barriers", "all threads meet behind the acquire of one of them", (_BARRIER, "")),
+    _edit(
+        "complete",
+        "complete-without-barriers",
+        "every thread has read the counter before one of them advances it",
+        (_BARRIER, ""),
     ),
-    LoweringMutant(
-        name="wait-without-barriers",
-        kernel="wait",
-        rule="all threads meet behind the acquire of one of them",
-        edits=(_replace(_BARRIER, ""),),
+    _edit(
+        "publish",
+        "fence-at-gpu-scope",
+        "the fence in front of a relaxed flag reaches the threads of other devices",
+        (_RELEASE, rf"\1 fence.acq_rel.gpu;\n{_RELAXED}"),
     ),
-    LoweringMutant(
-        name="complete-without-barriers",
-        kernel="complete",
-        rule="every thread has read the counter before one of them advances it",
-        edits=(_replace(_BARRIER, ""),),
+    _edit(
+        "publish",
+        "fence-behind-flag",
+        "the fence stands in front of the flag",
+        (_RELEASE, rf"{_RELAXED}\n\1 fence.acq_rel.sys;"),
     ),
-    LoweringMutant(
-        name="fence-at-gpu-scope",
-        kernel="publish",
-        rule="the fence in front of a relaxed flag reaches the threads of other devices",
-        edits=(_replace(_RELEASE, r"\1 fence.acq_rel.gpu;\n\1 atom.global.sys.relaxed.exch.b64 \2, \3, \4;"),),
+    _edit(
+        "publish",
+        "fence-before-data",
+        "the fence stands behind the data",
+        (_ROWS, r"fence.acq_rel.sys;\n\1 \2"),
+        (_RELEASE, _RELAXED),
     ),
-    LoweringMutant(
-        name="fence-behind-flag",
-        kernel="publish",
-        rule="the fence stands in front of the flag",
-        edits=(_replace(_RELEASE, r"\1 atom.global.sys.relaxed.exch.b64 \2, \3, \4;\n\1 fence.acq_rel.sys;"),),
+    _edit(
+        "wait",
+        "poll-without-fence",
+        "a fence stands behind relaxed polls",
+        (_ACQUIRE, r"\1 atom.global.sys.relaxed.add.u64 \2, \3, 0;"),
     ),
-    LoweringMutant(
-        name="fence-before-data",
-        kernel="publish",
-        rule="the fence stands behind the data",
-        edits=(
-            _replace(_ROWS, r"fence.acq_rel.sys;\n\1 \2"),
-            _replace(_RELEASE, r"\1 atom.global.sys.relaxed.exch.b64 \2, \3, \4;"),
-        ),
+    _edit(
+        "pack",
+        "ids-not-packed",
+        "every word that is pushed was written",
+        (r"@%\w+ st\.global\.b32 \[ (%\w+) \+ 0 \], \{ %\w+ \};(?![\s\S]*?st\.global\.b32)", ""),
     ),
-    LoweringMutant(
-        name="poll-without-fence",
-        kernel="wait",
-        rule="a fence stands behind relaxed polls",
-        edits=(_replace(_ACQUIRE, r"\1 atom.global.sys.relaxed.add.u64 \2, \3, 0;"),),
-    ),
-    LoweringMutant(
-        name="ids-not-packed",
-        kernel="pack",
-        rule="every word that is pushed was written",
-        edits=(_replace(r"@%\w+ st\.global\.b32 \[ (%\w+) \+ 0 \], \{ %\w+ \};(?![\s\S]*?st\.global\.b32)", ""),),
-    ),
-    LoweringMutant(
-        name="push-beyond-the-inbox",
-        kernel="push",
-        rule="stores stay within the memory of the peer",
-        edits=(_replace(r"(st\.global\.b32 \[ %\w+) \+ 0 \]", r"\1 + 1073741824 ]"),),
+    _edit(
+        "push",
+        "push-beyond-the-inbox",
+        "stores stay within the memory of the peer",
+        (r"(st\.global\.b32 \[ %\w+) \+ 0 \]", r"\1 + 1073741824 ]"),
     ),
 ]
 
 _FUSED_MERGE = [
     *_weaken("merge", _FUSED, "fused-publish", "release", spelling="{order}.{scope}"),
     *_weaken("merge", _FUSED, "fused-wait", "acquire", spelling="{order}.{scope}"),
-    LoweringMutant(
-        name="fused-publish-without-barrier",
-        kernel="merge",
-        rule="all threads have sent their candidates before one of them releases the row",
-        edits=(_replace(rf"\A([\s\S]*?){_VOTE}", r"\1mov.pred any, vote;"),),
+    _edit(
+        "merge",
+        "fused-publish-without-barrier",
+        "all threads have sent their candidates before one of them releases the row",
+        (rf"\A([\s\S]*?){_VOTE}", r"\1mov.pred any, vote;"),
         scenario=_FUSED,
     ),
-    LoweringMutant(
-        name="fused-wait-without-barrier",
-        kernel="merge",
-        rule="all threads meet behind the acquires of some of them",
-        edits=(_replace(rf"(ld\.acquire\.sys[\s\S]*?){_VOTE}", r"\1mov.pred any, vote;"),),
+    _edit(
+        "merge",
+        "fused-wait-without-barrier",
+        "all threads meet behind the acquires of some of them",
+        (rf"(ld\.acquire\.sys[\s\S]*?){_VOTE}", r"\1mov.pred any, vote;"),
         scenario=_FULL,
     ),
-    LoweringMutant(
-        name="fused-rows-after-flag",
-        kernel="merge",
-        rule="the number of rows is stored before the flag is released",
-        edits=(_replace(rf"{_ROWS}([\s\S]*?)(st\.release\.sys[^;]*;)", r"\3\4\n\1 \2"),),
+    _edit(
+        "merge",
+        "fused-rows-after-flag",
+        "the number of rows is stored before the flag is released",
+        (rf"{_ROWS}([\s\S]*?)(st\.release\.sys[^;]*;)", r"\3\4\n\1 \2"),
         scenario=_FUSED,
     ),
-    LoweringMutant(
-        name="fused-completion-relaxed",
-        kernel="merge",
-        rule="the last CTA to finish knows that the others have read the epoch that it advances",
-        edits=(_replace(r"atom\.acq_rel\.gpu\.", "atom.relaxed.gpu."),),
+    _edit(
+        "merge",
+        "fused-completion-relaxed",
+        "the last CTA to finish knows that the others have read the epoch that it advances",
+        (r"atom\.acq_rel\.gpu\.", "atom.relaxed.gpu."),
         scenario=_FUSED,
     ),
 ]
 
 _VARIANTS = [
-    LoweringMutant(
-        name="release-by-store",
-        kernel="publish",
-        rule="a store may release as well as an exchange",
-        edits=(_replace(_RELEASE, r"\1 st.release.sys.global.b64 \3, \4;"),),
+    _edit(
+        "publish",
+        "release-by-store",
+        "a store may release as well as an exchange",
+        (_RELEASE, r"\1 st.release.sys.global.b64 \3, \4;"),
         sound=True,
     ),
-    LoweringMutant(
-        name="release-by-fence",
-        kernel="publish",
-        rule="a fence and a relaxed exchange are a release pattern",
-        edits=(_replace(_RELEASE, r"\1 fence.acq_rel.sys;\n\1 atom.global.sys.relaxed.exch.b64 \2, \3, \4;"),),
+    _edit(
+        "publish",
+        "release-by-fence",
+        "a fence and a relaxed exchange are a release pattern",
+        (_RELEASE, rf"\1 fence.acq_rel.sys;\n{_RELAXED}"),
         sound=True,
     ),
-    LoweringMutant(
-        name="acquire-by-atomic",
-        kernel="wait",
-        rule="an atomic that adds 0 acquires as well as a load; Triton before 3.6 polls so",
-        edits=(_replace(_ACQUIRE, r"\1 atom.global.sys.acquire.add.u64 \2, \3, 0;"),),
+    _edit(
+        "wait",
+        "acquire-by-atomic",
+        "an atomic that adds 0 acquires as well as a load; Triton before 3.6 polls so",
+        (_ACQUIRE, r"\1 atom.global.sys.acquire.add.u64 \2, \3, 0;"),
         sound=True,
     ),
-    LoweringMutant(
-        name="acquire-by-fence",
-        kernel="wait",
-        rule="a relaxed load and a fence are an acquire pattern",
-        edits=(_replace(_ACQUIRE, r"\1 ld.relaxed.sys.global.b64 \2, \3;\n\1 fence.acq_rel.sys;"),),
+    _edit(
+        "wait",
+        "acquire-by-fence",
+        "a relaxed load and a fence are an acquire pattern",
+        (_ACQUIRE, r"\1 ld.relaxed.sys.global.b64 \2, \3;\n\1 fence.acq_rel.sys;"),
         sound=True,
     ),
-    LoweringMutant(
-        name="rows-stored-by-all-threads",
-        kernel="publish",
-        rule="all threads may store one value, since they meet before the release",
-        edits=(_replace(_ROWS, r"\2"),),
+    _edit(
+        "publish",
+        "rows-stored-by-all-threads",
+        "all threads may store one value, since they meet before the release",
+        (_ROWS, r"\2"),
         sound=True,
     ),
-    LoweringMutant(
-        name="barrier-of-the-warp",
-        kernel="wait|publish|complete",
-        rule="in a CTA of one warp a barrier of the warp orders memory as well",
-        edits=(_replace(_BARRIER, "bar.warp.sync -1;"),),
+    _edit(
+        "wait|publish|complete",
+        "barrier-of-the-warp",
+        "in a CTA of one warp a barrier of the warp orders memory as well",
+        (_BARRIER, "bar.warp.sync -1;"),
         sound=True,
     ),
 ]
