@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .kernel import Arguments, SoundKernel, Trial, Words
+from .kernel import SoundKernel, Trial, draw_words, expect_output
 
 VALUES = {"values": "u64", "output": "u64"}
 
@@ -44,14 +44,9 @@ STORE_SUM = """
 """
 
 
-def _draw(threads: int, seed: int = 1) -> Words:
-    return np.random.default_rng(seed).integers(1, 1000, threads, dtype=np.uint32)
-
-
 def _sum_all() -> Trial:
-    values = _draw(128)
-    arguments: Arguments = {"values": values, "output": np.zeros(128, np.uint32)}
-    return Trial(arguments, {"output": np.full(128, values.sum(), np.uint32)})
+    values = draw_words(128, 1)
+    return expect_output(np.full(128, values.sum(), np.uint32), values=values)
 
 
 BLOCK_SUM = SoundKernel(
@@ -79,9 +74,8 @@ BLOCK_SUM = SoundKernel(
 
 
 def _scan_twice() -> Trial:
-    values = _draw(128)
-    arguments: Arguments = {"values": values, "output": np.zeros(128, np.uint32)}
-    return Trial(arguments, {"output": values.cumsum(dtype=np.uint32).cumsum(dtype=np.uint32)})
+    values = draw_words(128, 1)
+    return expect_output(values.cumsum(dtype=np.uint32).cumsum(dtype=np.uint32), values=values)
 
 
 BLOCK_SCAN = SoundKernel(
@@ -118,7 +112,7 @@ ROUND:
 
 
 def _publish() -> Trial:
-    return Trial({"output": np.zeros(128, np.uint32)}, {"output": np.full(128, 28, np.uint32)})
+    return expect_output(np.full(128, 28, np.uint32))
 
 
 PUBLISHED_SCALAR = SoundKernel(
@@ -147,9 +141,9 @@ ROUND:
 
 
 def _rotate() -> Trial:
-    values = _draw(512)
+    values = draw_words(512, 1)
     total = np.roll(values.reshape(4, 128), -33, axis=1).sum(0, dtype=np.uint32)
-    return Trial({"values": values, "output": np.zeros(128, np.uint32)}, {"output": total})
+    return expect_output(total, values=values)
 
 
 DOUBLE_BUFFER = SoundKernel(
@@ -186,9 +180,9 @@ TILE:
 
 
 def _produce() -> Trial:
-    values = _draw(128)
+    values = draw_words(128, 1)
     total = values.reshape(4, 32).sum(0, dtype=np.uint32)
-    return Trial({"values": values, "output": np.zeros(32, np.uint32)}, {"output": total})
+    return expect_output(total, values=values)
 
 
 NAMED_BARRIERS = SoundKernel(
@@ -235,8 +229,8 @@ NEXT:
 
 
 def _sort() -> Trial:
-    values = _draw(128)
-    return Trial({"values": values, "output": np.zeros(128, np.uint32)}, {"output": np.sort(values)})
+    values = draw_words(128, 1)
+    return expect_output(np.sort(values), values=values)
 
 
 BITONIC_SORT = SoundKernel(
@@ -280,11 +274,8 @@ STEP:
 
 
 def _count_above() -> Trial:
-    values = _draw(128)
-    return Trial(
-        {"values": values, "output": np.zeros(128, np.uint32)},
-        {"output": np.full(128, (values > 500).sum(), np.uint32)},
-    )
+    values = draw_words(128, 1)
+    return expect_output(np.full(128, (values > 500).sum(), np.uint32), values=values)
 
 
 REDUCING_BARRIER = SoundKernel(

@@ -5,25 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from .blocks import VALUES
-from .kernel import Arguments, SoundKernel, Trial, Words
-
-
-def _draw(size: int) -> Words:
-    return np.random.default_rng(8).integers(1, 1000, size, dtype=np.uint32)
+from .kernel import SoundKernel, Trial, draw_words, expect_output
 
 
 def _row_of_large_tensor() -> Trial:
     """A tile of a tensor whose elements before it are not there: only differences of 64 bits reach it."""
     row, stride = 40_000, 131_072
-    values = _draw(64)
-    arguments: Arguments = {
-        "values": values,
-        "first": row * stride,
-        "row": row,
-        "stride": stride,
-        "output": np.zeros(64, np.uint32),
-    }
-    return Trial(arguments, {"output": values})
+    values = draw_words(64, 8)
+    return expect_output(values, values=values, first=row * stride, row=row, stride=stride)
 
 
 ROW_OFFSET = SoundKernel(
@@ -47,7 +36,7 @@ ROW_OFFSET = SoundKernel(
 
 
 def _short_tail() -> Trial:
-    values = _draw(150)
+    values = draw_words(150, 8)
     expected = np.zeros(192, np.uint32)
     expected[:150] = values
     return Trial({"values": values, "length": 150, "output": np.full(192, 9, np.uint32)}, {"output": expected})
@@ -73,17 +62,17 @@ TAIL = SoundKernel(
 
 
 def _sliced() -> Trial:
-    values = _draw(260)
+    values = draw_words(260, 8)
     sliced = values[1:257]
     expected = sliced.reshape(64, 4).sum(1, dtype=np.uint32)
-    return Trial({"values": sliced, "output": np.zeros(64, np.uint32)}, {"output": expected})
+    return expect_output(expected, values=sliced)
 
 
 def _whole() -> Trial:
-    buffer = _draw(260)
+    buffer = draw_words(260, 8)
     aligned = buffer[(-buffer.ctypes.data % 16) // 4 :][:256]
     expected = aligned.reshape(64, 4).sum(1, dtype=np.uint32)
-    return Trial({"values": aligned, "output": np.zeros(64, np.uint32)}, {"output": expected})
+    return expect_output(expected, values=aligned)
 
 
 VECTOR_LOAD = SoundKernel(
@@ -116,9 +105,9 @@ ADD:
 
 
 def _bytes() -> Trial:
-    values = _draw(64) % 251
+    values = draw_words(64, 8) % 251
     packed = values.astype(np.uint8).view(np.uint32)
-    return Trial({"values": values, "output": np.zeros(16, np.uint32)}, {"output": packed})
+    return expect_output(packed, values=values)
 
 
 ADJACENT_BYTES = SoundKernel(
@@ -146,11 +135,11 @@ DONE:""",
 
 
 def _copied() -> Trial:
-    buffer = _draw(1028)
+    buffer = draw_words(1028, 8)
     values = buffer[(-buffer.ctypes.data % 16) // 4 :][:1024]
     tiles = values.reshape(4, 64, 4)
     total = tiles[:, np.arange(64) ^ 33].sum((0, 2), dtype=np.uint32)
-    return Trial({"values": values, "output": np.zeros(64, np.uint32)}, {"output": total})
+    return expect_output(total, values=values)
 
 
 ASYNC_PIPELINE = SoundKernel(
@@ -201,9 +190,9 @@ READY:
 
 
 def _arrived() -> Trial:
-    values = _draw(128)
+    values = draw_words(128, 8)
     total = values.reshape(4, 32).sum(0, dtype=np.uint32)
-    return Trial({"values": values, "output": np.zeros(32, np.uint32)}, {"output": total})
+    return expect_output(total, values=values)
 
 
 MBARRIER = SoundKernel(

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .kernel import Arguments, SoundKernel, Trial, Words
-
-
-def _draw(size: int) -> Words:
-    return np.random.default_rng(7).integers(1, 1000, size, dtype=np.uint32)
+from .kernel import SoundKernel, Trial, draw_words, expect_output
 
 
 def _hand_over() -> Trial:
-    values = _draw(64)
-    arguments: Arguments = {
-        "values": values,
-        "inbox": np.zeros(64, np.uint32),
-        "flag": np.zeros(1, np.uint32),
-        "output": np.zeros(64, np.uint32),
-    }
-    return Trial(arguments, {"output": values[np.arange(64) ^ 33]})
+    values = draw_words(64, 7)
+    return expect_output(
+        values[np.arange(64) ^ 33], values=values, inbox=np.zeros(64, np.uint32), flag=np.zeros(1, np.uint32)
+    )
 
 
 FLAG = SoundKernel(
@@ -60,14 +52,13 @@ DONE:""",
 
 
 def _sum_by_ticket() -> Trial:
-    values = _draw(256)
-    arguments: Arguments = {
-        "values": values,
-        "partial": np.zeros(4, np.uint32),
-        "ticket": np.zeros(1, np.uint32),
-        "output": np.zeros(1, np.uint32),
-    }
-    return Trial(arguments, {"output": np.array([values.sum()], np.uint32)})
+    values = draw_words(256, 7)
+    return expect_output(
+        np.array([values.sum()], np.uint32),
+        values=values,
+        partial=np.zeros(4, np.uint32),
+        ticket=np.zeros(1, np.uint32),
+    )
 
 
 TICKET = SoundKernel(
@@ -152,25 +143,23 @@ DONE:""",
 
 
 def _store_by_ticket() -> Trial:
-    values = _draw(256)
-    arguments: Arguments = {
-        "values": values,
-        "partial": np.zeros(256, np.uint32),
-        "ticket": np.zeros(1, np.uint32),
-        "output": np.zeros(64, np.uint32),
-    }
-    return Trial(arguments, {"output": values.reshape(4, 64).sum(0, dtype=np.uint32)})
+    values = draw_words(256, 7)
+    return expect_output(
+        values.reshape(4, 64).sum(0, dtype=np.uint32),
+        values=values,
+        partial=np.zeros(256, np.uint32),
+        ticket=np.zeros(1, np.uint32),
+    )
 
 
 def _count_in_grid() -> Trial:
-    values = _draw(192) % 64
-    arguments: Arguments = {
-        "values": values,
-        "bins": np.zeros(64, np.uint32),
-        "arrived": np.zeros(1, np.uint32),
-        "output": np.zeros(192, np.uint32),
-    }
-    return Trial(arguments, {"output": np.tile(np.bincount(values, minlength=64).astype(np.uint32), 3)})
+    values = draw_words(192, 7) % 64
+    return expect_output(
+        np.tile(np.bincount(values, minlength=64).astype(np.uint32), 3),
+        values=values,
+        bins=np.zeros(64, np.uint32),
+        arrived=np.zeros(1, np.uint32),
+    )
 
 
 GRID_HISTOGRAM = SoundKernel(
@@ -207,10 +196,10 @@ WAIT:
 
 
 def _sum_in_cluster() -> Trial:
-    values = _draw(256)
+    values = draw_words(256, 7)
     sums = values.reshape(2, 2, 64).sum(1, dtype=np.uint32)
     expected = np.broadcast_to(sums[:, None], (2, 2, 64)).ravel()
-    return Trial({"values": values, "output": np.zeros(256, np.uint32)}, {"output": expected})
+    return expect_output(expected, values=values)
 
 
 CLUSTER_SUM = SoundKernel(

@@ -133,6 +133,17 @@ class BrokenKernel:
         return trials[self.trial or next(iter(trials))]
 
 
+def draw_words(size: int, seed: int) -> Words:
+    """Return words from 1 to 999: uint32[size]."""
+    return np.random.default_rng(seed).integers(1, 1000, size, dtype=np.uint32)
+
+
+def expect_output(expected: npt.NDArray[Any], *, unordered: bool = False, **arguments: npt.NDArray[Any] | int) -> Trial:
+    """Return a launch whose last array, ``output``, holds zeros before it and ``expected`` after it."""
+    given: Arguments = {**arguments, "output": np.zeros_like(expected)}
+    return Trial(given, {"output": expected}, frozenset({"output"} if unordered else ()))
+
+
 def apply_edits(text: str, edits: tuple[Edit, ...], what: str) -> str:
     """Return text with each edit applied.
 

@@ -243,12 +243,4 @@ DONE:""",
 )
 
 
-def _few() -> Trial:
-    words = np.zeros(128, np.uint32)
-    words[::4] = np.arange(32, dtype=np.uint32) + np.uint32(0x3F800000)
-    expected = np.zeros(65, np.uint32)
-    expected[0], expected[1:33] = 32, words[::4]
-    return Trial({"values": words, "output": np.zeros(65, np.uint32)}, {"output": expected}, frozenset({"output"}))
-
-
 SOUND = (RADIX_HISTOGRAM, RUNNING_COUNT, TWO_PHASES)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import triton_kernels
-from .kernel import Arguments, Trial, Words
+from .kernel import Arguments, Trial, Words, draw_words, expect_output
 
 BLOCK = 256
 
@@ -43,17 +43,13 @@ class TritonTwins:
     grid: int = 1
 
 
-def _draw(size: int = BLOCK) -> Words:
-    return np.random.default_rng(9).integers(1, 1000, size, dtype=np.uint32)
-
-
 def _zeros(size: int = BLOCK) -> Words:
     return np.zeros(size, np.uint32)
 
 
 def _reverse() -> Trial:
-    values = _draw()
-    return Trial({"values": values, "scratch": _zeros(), "output": _zeros()}, {"output": values[::-1]})
+    values = draw_words(BLOCK, 9)
+    return expect_output(values[::-1], values=values, scratch=_zeros())
 
 
 def _advance() -> Trial:
@@ -63,21 +59,20 @@ def _advance() -> Trial:
 
 
 def _far_row() -> Trial:
-    values, row, stride = _draw(), 40_000, 131_072
+    values, row, stride = draw_words(BLOCK, 9), 40_000, 131_072
     arguments: Arguments = {"values": values, "output": _zeros(), "row": row, "stride": stride, "first": row * stride}
     return Trial(arguments, {"output": values})
 
 
 def _short_row() -> Trial:
-    values, expected = _draw(200), _zeros()
+    values, expected = draw_words(200, 9), _zeros()
     expected[:200] = values
     return Trial({"values": values, "output": _zeros(), "length": 200}, {"output": expected})
 
 
 def _hand_over() -> Trial:
-    values = _draw()
-    arguments: Arguments = {"values": values, "inbox": _zeros(), "flag": _zeros(1), "output": _zeros()}
-    return Trial(arguments, {"output": values})
+    values = draw_words(BLOCK, 9)
+    return expect_output(values, values=values, inbox=_zeros(), flag=_zeros(1))
 
 
 _WHOLE, _BROKEN = {"broken": False, "block": BLOCK}, {"broken": True, "block": BLOCK}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .blocks import LOAD_VALUE, STORE_SUM, VALUES
-from .kernel import SoundKernel, Trial, Words
+from .kernel import SoundKernel, Trial, Words, expect_output
 
 
 def _draw(threads: int) -> Words:
@@ -17,7 +17,7 @@ def _append() -> Trial:
     expected = np.zeros(64, np.uint32)
     above = values[values > 500]
     expected[: above.size] = above
-    return Trial({"values": values, "output": np.zeros(64, np.uint32)}, {"output": expected}, frozenset({"output"}))
+    return expect_output(expected, values=values, unordered=True)
 
 
 WARP_APPEND = SoundKernel(
@@ -56,7 +56,7 @@ def _exchange() -> Trial:
     tile = values.reshape(2, 32)
     for stride in (16, 8, 4, 2, 1):
         tile = tile + tile[:, np.arange(32) ^ stride]
-    return Trial({"values": values, "output": np.zeros(64, np.uint32)}, {"output": tile.ravel().astype(np.uint32)})
+    return expect_output(tile.ravel().astype(np.uint32), values=values)
 
 
 WARP_TREE = SoundKernel(
@@ -93,7 +93,7 @@ def _halves() -> Trial:
     odd = np.arange(4)[:, None] % 2 == 1
     expected = np.where(odd, half.max(1, keepdims=True), half.sum(1, keepdims=True, dtype=np.uint32))
     expected = np.broadcast_to(expected, (4, 16)).ravel().astype(np.uint32)
-    return Trial({"values": values, "output": np.zeros(64, np.uint32)}, {"output": expected})
+    return expect_output(expected, values=values)
 
 
 HALF_WARPS = SoundKernel(
@@ -120,7 +120,7 @@ def _match() -> Trial:
     values = _draw(64) % 7
     tile = values.reshape(2, 32)
     counts = (tile[:, :, None] == tile[:, None, :]).sum(2).ravel().astype(np.uint32)
-    return Trial({"values": values, "output": np.zeros(64, np.uint32)}, {"output": counts})
+    return expect_output(counts, values=values)
 
 
 MATCHED_LANES = SoundKernel(
