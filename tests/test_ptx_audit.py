@@ -115,6 +115,32 @@ def test_a_warp_barrier_is_judged_within_its_warp() -> None:
     assert verdict.status == NEEDED
 
 
+def test_of_two_waits_for_one_copy_each_is_redundant_and_both_together_are_not() -> None:
+    wait = "    cp.async.wait_group 0;\n"
+    body = """
+    mad.lo.u32 %r4, %r0, 4, %r1;
+    cp.async.ca.shared.global [%r4], [%d2], 4;
+    cp.async.commit_group;
+    {waits}
+    ld.shared.u32 %r6, [%r4];
+"""
+    report = audit(body.format(waits=wait))
+    assert statuses(report) == [NEEDED]
+    assert report.verdicts[0].edge.role == "wait"
+    assert "not waited for" in report.verdicts[0].argument
+    report = audit(body.format(waits=wait + wait))
+    assert statuses(report) == [REDUNDANT, REDUNDANT]
+    assert report.together is not None and "not waited for" in report.together.missing
+
+
+def test_an_answer_stands_where_a_test_of_a_barrier_object_was() -> None:
+    kernel = parse(build_text(SOUND_KERNELS["mbarrier"])).kernels["mbarrier"]
+    place = next(instruction.index for instruction in kernel.body if "try_wait" in instruction.modifiers)
+    other = remove_instruction(kernel, place)
+    assert len(other.body) == len(kernel.body)
+    assert other.body[place].name == "setp.eq.u32" and other.body[place].operands[0] == kernel.body[place].operands[0]
+
+
 def test_a_kernel_that_races_as_it_is_says_so() -> None:
     report = audit(EXCHANGE.replace("bar.sync 0; // stored", "bar.warp.sync -1;"))
     assert [finding.kind for finding in report.findings] == ["race"]
@@ -138,9 +164,13 @@ def test_arrays_are_left_as_they_were() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["flag", "ticket", "ticket-of-stores", "grid-histogram", "named-barriers", "cluster-sum"]
-)
-def test_every_edge_of_a_correct_kernel_between_ctas_is_needed(name: str) -> None:
+    "name",
+    [
+        "flag", "ticket", "ticket-of-stores", "grid-histogram", "named-barriers", "cluster-sum", "async-pipeline",
+        "mbarrier",
+    ],
+)  # fmt: skip
+def test_every_edge_of_a_correct_kernel_is_needed(name: str) -> None:
     kernel = SOUND_KERNELS[name]
     inputs = [
         Input(

@@ -120,7 +120,7 @@ def make_async(instruction: Instruction, kernel: Kernel) -> AsyncInstruction | N
     elif "commit_group" in words:
         perform = _commit("bulk" in words)
     elif "wait_group" in words or "wait_all" in words:
-        perform = _wait("bulk" in words)
+        perform = _wait(instruction, "bulk" in words)
     elif "mbarrier" in words and "arrive" in words:
         perform = _arrive_after_copies(instruction)
     else:
@@ -140,8 +140,10 @@ def _commit(bulk: bool) -> Callable[[Call], None]:
     return lambda call: call.cta.copies.commit(call.threads, bulk=bulk)
 
 
-def _wait(bulk: bool) -> Callable[[Call], None]:
+def _wait(instruction: Instruction, bulk: bool) -> Callable[[Call], None]:
     def perform(call: Call) -> None:
+        if call.cta.observer is not None:
+            call.cta.observer.acquire(call.cta.position, call.threads, instruction, ("copies", call.cta.position))
         if call.values:
             call.cta.copies.wait(call.threads, int(call.values[0][0]), bulk=bulk)
         else:

@@ -115,6 +115,7 @@ class Observer(Protocol):
     def acquire(self, position: Position, threads: Threads, instruction: Instruction, token: Hashable) -> None:
         """What was released with ``token`` so far is ordered before what each of ``threads`` does next.
 
+        A wait for copies is an ``acquire`` of what nothing releases: copies are accesses when they are performed.
         A ``bar.sync`` that completes with the help of ``bar.arrive`` is a ``synchronise`` of the threads that
         waited and an ``acquire`` of the token of this phase of the barrier.
         """

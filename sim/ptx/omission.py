@@ -1,6 +1,6 @@
 """What an execution would lack without one of its synchronising instructions.
 
-A barrier or a fence only adds order, so every execution of a kernel is also one
+A barrier or a fence only adds order, and so does what a wait acquires: every execution of a kernel is also one
 of the kernel without it.  A race detector that never hears of the instruction
 therefore judges the kernel without it, and one execution judges all of them.
 In a launch of one CTA it need not even hear of the rest: a barrier of all
@@ -25,8 +25,9 @@ from .observation import Access, Position, Scope, Threads
 from .races import RaceDetector
 from .table import find_entry
 
-Role = Literal["barrier", "warp barrier", "cluster barrier", "fence", "order"]
-"""What an instruction orders by; ``order`` is the acquire or release of a memory access."""
+Role = Literal["barrier", "warp barrier", "cluster barrier", "fence", "proxy fence", "order", "wait"]
+"""What an instruction orders by; ``order`` is the acquire or release of an access or arrival, ``wait`` one for copies
+or for a barrier object."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,16 @@ def _find_role(instruction: Instruction, kernel: Kernel) -> Role | None:
         if "cluster" in instruction.modifiers:
             return "cluster barrier"
         return "warp barrier" if "warp" in instruction.modifiers else "barrier"
-    if kind == "fence":
-        return "fence" if instruction.opcode in ("fence", "membar") else None
-    if kind in ("memory", "atomic") and {"acquire", "release", "acq_rel"} & set(instruction.modifiers):
+    words = set(instruction.modifiers)
+    if kind == "fence" and instruction.opcode in ("fence", "membar"):
+        # One of ``mbarrier_init`` is about proxies too.
+        proxies = any(word.startswith("proxy") for word in words) or "mbarrier_init" in words
+        return "proxy fence" if proxies else "fence"
+    if kind == "async":
+        if words & {"wait_group", "wait_all", "test_wait", "try_wait"}:
+            return "wait"
+        return "order" if instruction.opcode == "mbarrier" and words & {"arrive", "arrive_drop"} else None
+    if kind in ("memory", "atomic") and {"acquire", "release", "acq_rel"} & words:
         return "order" if resolve_access(instruction, kernel.name).order != "weak" else None
     return None
 

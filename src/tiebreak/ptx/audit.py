@@ -17,6 +17,7 @@ from tiebreak.errors import InputError
 from tiebreak.sim.ptx.findings import Finding, FindingError, describe_location
 from tiebreak.sim.ptx.module import Kernel
 from tiebreak.sim.ptx.omission import Edge, Omissions, list_edges
+from tiebreak.sim.ptx.races import RaceDetector
 from tiebreak.sim.ptx.redundancy import prove_redundant
 from tiebreak.sim.ptx.removal import remove_instruction
 
@@ -88,7 +89,7 @@ class Audit:
         schedules: Schedules tried with each.
         findings: What is wrong with the kernel as it is.
         verdicts: One for each edge, in the order of the kernel.
-        together: A race that appears when all that are redundant are left out at once, or None.
+        together: What is wrong when all that are redundant are left out at once, or None.
     """
 
     kernel: str
@@ -179,6 +180,8 @@ class _Auditor:
             verdict = self.verdicts[place]
             verdict.reached += bool(omission.reached)
             verdict.witness = omission.race
+            if verdict.witness is None and verdict.edge.role == "wait" and omission.reached and not self.findings:
+                verdict.witness = _find_without(prepared, remove_instruction(self.kernel, place), before)
             verdict.shown_by = name if verdict.witness is not None else ""
         if outputs and not omissions.whole.detector.findings:
             self._compare(name, prepared, before, after)
@@ -192,15 +195,18 @@ class _Auditor:
                 verdict.wrong.append(name)
 
     def judge_together(self) -> Finding | None:
-        """Return a race that appears without all that is redundant, if there is one."""
-        redundant = frozenset(place for place, verdict in self.verdicts.items() if verdict.status == REDUNDANT)
-        race = None
+        """Return what is wrong without all that is redundant, if anything is."""
+        redundant = {place for place, verdict in self.verdicts.items() if verdict.status == REDUNDANT}
+        found = None
         if len(redundant) > 1 and not self.findings:
+            waits = {place for place in redundant if self.verdicts[place].edge.role == "wait"}
+            kernel, others = _remove_waits(self.kernel, waits, frozenset(redundant - waits))
             for _, prepared in self.launches():
                 before = take_snapshot(prepared.arguments)
-                race = race or _watch(prepared, [redundant]).omissions[0].race
+                omissions = _watch(prepared, [others], kernel)
+                found = found or omissions.omissions[0].race or next(iter(omissions.whole.detector.findings), None)
                 restore(before)
-        return race
+        return found
 
     def conclude(self, together: Finding | None) -> Audit:
         """Return the audit."""
@@ -209,16 +215,39 @@ class _Auditor:
         return Audit(self.kernel.name, names, self.schedules, tuple(self.findings), verdicts, together)
 
 
-def _watch(prepared: Prepared, sets: list[frozenset[int]]) -> Omissions:
-    """Run a launch and judge it without each set of instructions."""
+def _remove_waits(kernel: Kernel, waits: set[int], others: frozenset[int]) -> tuple[Kernel, frozenset[int]]:
+    """Return a kernel without some waits, and where ``others`` are in it."""
+    for place in sorted(waits, reverse=True):
+        shorter = remove_instruction(kernel, place)
+        gone = len(kernel.body) - len(shorter.body)
+        kernel, others = shorter, frozenset(other - gone * (other > place) for other in others)
+    return kernel, others
+
+
+def _watch(prepared: Prepared, sets: list[frozenset[int]], kernel: Kernel | None = None) -> Omissions:
+    """Run a launch, or another kernel in its place, and judge it without each set of instructions."""
     memory = prepared.place_arguments()
     omissions = Omissions(sets, memory.place, alone=math.prod(prepared.grid) == 1)
     try:
-        prepared.perform(memory, omissions)
+        prepared.perform(memory, omissions, kernel)
     except FindingError as error:
         omissions.report(error.finding)
         omissions.finish()
     return omissions
+
+
+def _find_without(prepared: Prepared, kernel: Kernel, before: Snapshot) -> Finding | None:
+    """Return what is wrong with a kernel without a wait, a race if there is one; puts the arrays back."""
+    memory = prepared.place_arguments()
+    detector = RaceDetector(place=memory.place)
+    try:
+        prepared.perform(memory, detector, kernel)
+    except FindingError as error:
+        detector.report(error.finding)
+        detector.finish()
+    finally:
+        restore(before)
+    return min(detector.findings, key=lambda finding: finding.kind != "race", default=None)
 
 
 def _writes_the_same(prepared: Prepared, kernel: Kernel, before: Snapshot, after: Snapshot) -> bool:
