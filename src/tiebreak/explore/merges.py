@@ -14,8 +14,9 @@ from tiebreak.errors import SimulationError, UnsupportedOperationError
 from tiebreak.sim import agent
 from tiebreak.sim.device import Launch, Work
 from tiebreak.sim.explorer.execution import Execution
-from tiebreak.sim.explorer.exploration import Check, Exploration, Options, explore
+from tiebreak.sim.explorer.exploration import Exploration, Options, explore
 from tiebreak.sim.explorer.interpreted import Kernels, Launches
+from tiebreak.sim.explorer.judging import AtEnd, Check
 from tiebreak.sim.explorer.operations import Location, Value
 from tiebreak.sim.explorer.program import Program
 from tiebreak.sim.interpreter import open_session
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tiebreak.verify.scenario import Scenario
 
 
-SETUP = ("initialise",)
+SETUP = ("initialise", "clear")
 """Kernels that every host has seen done on every rank before it launches anything else."""
 
 
@@ -122,7 +123,7 @@ def open_merge(scenario: Scenario, package: str = "tiebreak.impl") -> Iterator[t
         return None
 
     with kernels.open():
-        yield kernels.program, check
+        yield kernels.program, AtEnd(check)
 
 
 def explore_merge(scenario: Scenario, options: Options, package: str = "tiebreak.impl") -> Exploration:

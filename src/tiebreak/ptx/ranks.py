@@ -30,7 +30,14 @@ def keep_text(kernel: str, text: str) -> str:
     return text
 
 
-def make_session(package: str, architecture: str, edit: Edit = keep_text, *, lines: bool = False) -> Session:
+def make_session(
+    package: str,
+    architecture: str,
+    edit: Edit = keep_text,
+    *,
+    lines: bool = False,
+    make_devices: Callable[[Machine], RankDevices] = RankDevices,
+) -> Session:
     """Return what makes launches of an implementation's host code run compiled code on simulated ranks.
 
     Args:
@@ -38,6 +45,7 @@ def make_session(package: str, architecture: str, edit: Edit = keep_text, *, lin
         architecture: Target, such as ``sm_100a``.
         edit: Changes the code of kernels, to see whether a change is noticed.
         lines: Whether to compile kernels together with their source positions, where that takes longer.
+        make_devices: Makes what runs the launches.
 
     Raises:
         InputError: The target is unknown.
@@ -45,7 +53,7 @@ def make_session(package: str, architecture: str, edit: Edit = keep_text, *, lin
 
     @contextlib.contextmanager
     def session(machine: Machine) -> Iterator[None]:
-        router = _Router(RankDevices(machine), edit, lines)
+        router = _Router(make_devices(machine), edit, lines)
         with open_session(machine), route_launches(package, architecture, router.enqueue):
             yield
 

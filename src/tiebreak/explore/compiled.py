@@ -1,0 +1,241 @@
+"""Compiled kernels of a merge as a program of the explorer: what the hosts launch is recorded once, then explored.
+
+Nothing here depends on the kernels: they may be the fused merge, compiled by
+CuTeDSL, or the kernels of an exchange, compiled by Triton.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tiebreak.backends.host import Implementation
+from tiebreak.backends.simulated import run_hosts
+from tiebreak.errors import SimulationError
+from tiebreak.ptx.ranks import Edit, keep_text, make_session
+from tiebreak.sim.explorer.cta_runs import CompiledLaunch
+from tiebreak.sim.explorer.ctas import Ctas, Launches
+from tiebreak.sim.explorer.execution import Execution
+from tiebreak.sim.explorer.exploration import Exploration, Options
+from tiebreak.sim.explorer.grouping import Grouping, RestartError
+from tiebreak.sim.explorer.operations import Location, Value
+from tiebreak.sim.explorer.program import Program
+from tiebreak.sim.machine import Machine
+from tiebreak.sim.ptx.module import Kernel, Module
+from tiebreak.sim.ptx.observation import Access
+from tiebreak.sim.ptx.races import RaceDetector
+from tiebreak.sim.ptx.ranks import RankDevices
+from tiebreak.sim.schedulers.registry import make_scheduler
+from tiebreak.verify.judgement import judge
+
+from .merges import SETUP
+
+if TYPE_CHECKING:
+    from tiebreak.verify.scenario import Scenario
+
+ARCHITECTURE = "sm_100a"
+"""Target whose code is explored unless another one is named."""
+
+MAX_POLLS = 2**20
+"""Bound of a wait: far more than the loads from which a loop counts as one that waits."""
+
+
+@dataclass
+class Recording:
+    """One run of the hosts under the default schedule.
+
+    Attributes:
+        memory: The allocations.
+        launches: By rank and number on its device.
+        contents, final: What each allocation held before any kernel knew it, and at the end.
+        accesses: All of global memory.
+    """
+
+    machine: Machine
+    launches: dict[tuple[int, int], CompiledLaunch] = field(default_factory=dict)
+    contents: dict[int, bytes] = field(default_factory=dict)
+    final: dict[int, bytes] = field(default_factory=dict)
+    accesses: list[Access] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Note what allocations hold that were not there before."""
+        for base in self.machine.memory.bases:
+            if base not in self.contents:
+                self.contents[base] = self._read(base)
+
+    def end(self) -> None:
+        """Note what all hold at the end."""
+        self.final = {base: self._read(base) for base in self.contents}
+
+    def _read(self, base: int) -> bytes:
+        allocation = self.machine.memory.find(base)
+        assert allocation is not None
+        return ctypes.string_at(base, allocation.size)
+
+
+class _Devices(RankDevices):
+    """Devices that note what runs on them.
+
+    Args:
+        machine: The machine.
+        recording: Takes the notes.
+    """
+
+    def __init__(self, machine: Machine, recording: Recording) -> None:
+        super().__init__(machine)
+        self._recording = recording
+        self._detector = _Listener(recording, machine.ranks)
+        machine.agree = self._detector.settle
+
+    def run(
+        self,
+        kernel: Kernel,
+        module: Module,
+        block: tuple[int, int, int],
+        arguments: Sequence[int],
+        *,
+        shared_bytes: int = 0,
+    ) -> None:
+        """Run a CTA."""
+        program = self._machine.program
+        assert program is not None
+        if program.kernel not in SETUP:
+            self._recording.look()
+            key = program.agent.rank, program.launch
+            launch = CompiledLaunch(kernel, module, program.grid, block, tuple(arguments), shared_bytes)
+            self._recording.launches.setdefault(key, launch)
+        super().run(kernel, module, block, arguments, shared_bytes=shared_bytes)
+
+
+class _Listener(RaceDetector):
+    """A race detector that keeps the accesses of global memory."""
+
+    def __init__(self, recording: Recording, ranks: int) -> None:
+        super().__init__(ranks)
+        self._recording = recording
+
+    def access(self, access: Access) -> None:
+        """Some threads access memory."""
+        if access.space == "global" and (access.position.rank, access.position.launch) in self._recording.launches:
+            self._recording.accesses.append(replace(access, addresses=access.addresses.copy(), values=()))
+        super().access(access)
+
+
+def record_run(
+    scenario: Scenario, package: str = "tiebreak.impl", architecture: str = ARCHITECTURE, edit: Edit = keep_text
+) -> Recording:
+    """Run a scenario once under the default schedule, with compiled kernels; races are not looked at.
+
+    Raises:
+        SimulationError: The run broke a property, as the specification has it.
+    """
+    recordings: list[Recording] = []
+
+    @contextlib.contextmanager
+    def session(machine: Machine) -> Iterator[None]:
+        machine.settings = replace(machine.settings, stop_at_first=False)
+        recordings.append(Recording(machine))
+        with make_session(package, architecture, edit, make_devices=lambda machine: _Devices(machine, recordings[0]))(
+            machine
+        ):
+            yield
+
+    scheduler = make_scheduler("default")
+    scheduler.begin()
+    outcome = run_hosts(Implementation(package), scenario, scheduler, session, MAX_POLLS)
+    outcome.violations[:] = [violation for violation in outcome.violations if violation[0] != "race"]
+    found = judge(scenario, outcome)
+    if found:
+        raise SimulationError(scenario.text(), value=found[0].message)
+    recordings[0].end()
+    return recordings[0]
+
+
+class CompiledMerge:
+    """The compiled kernels of a scenario, to be explored.
+
+    Args:
+        scenario: What the hosts do.
+        recording: What they launched.
+
+    Every execution must leave in memory what the recorded one left, whose
+    outputs are those of the specification.
+    """
+
+    def __init__(self, scenario: Scenario, recording: Recording) -> None:
+        self._title = f"fused {scenario.text()}" if scenario.launches == "fused" else f"compiled {scenario.text()}"
+        self._recording = recording
+        grouping = Grouping(recording.machine.memory)
+        # What is written must be known before what reads it is looked at.
+        for access in sorted(recording.accesses, key=lambda access: access.kind == "read"):
+            grouping.note(access)
+        ranks = recording.machine.ranks
+        launches = [
+            [launch for (rank, _), launch in sorted(recording.launches.items(), key=_by_place) if rank == own]
+            for own in range(ranks)
+        ]
+        self.launches = Launches(recording.machine.memory, launches, recording.contents, grouping)
+        self.restarts = 0
+        self._ctas = Ctas(self.launches, self._title)
+
+    @property
+    def machine_runs(self) -> int:
+        """Times that the PTX machine ran a CTA since the last restart."""
+        return self._ctas.machine_runs
+
+    def begin(self) -> Program:
+        """The program as what was learned so far has it; begin again after a ``RestartError``."""
+        self._ctas = Ctas(self.launches, self._title)
+        return self._ctas.program
+
+    def check(self, execution: Execution) -> str | None:
+        """Say where memory differs from what the recorded run left."""
+        for memory in execution.memories:
+            for location, value in memory.items():
+                if value != self._expected(location):
+                    return f"{location} ends as {value}, in the recorded run as {self._expected(location)}"
+        return None
+
+    def _expected(self, location: Location) -> Value:
+        address, size = self._ctas.addresses[location]
+        allocation = self.launches.memory.find(address)
+        assert allocation is not None
+        return int.from_bytes(self._recording.final[allocation.base][address - allocation.base :][:size], "little")
+
+
+def _by_place(entry: tuple[tuple[int, int], CompiledLaunch]) -> tuple[int, int]:
+    return entry[0]
+
+
+def explore_compiled(
+    scenario: Scenario,
+    options: Options,
+    package: str = "tiebreak.impl",
+    architecture: str = ARCHITECTURE,
+    edit: Edit = keep_text,
+) -> Exploration:
+    """Explore the compiled kernels of a scenario to the end or the first failure.
+
+    Args:
+        scenario: What the hosts do.
+        options: How to explore.
+        package: Package that holds the implementation.
+        architecture: Target to compile for.
+        edit: Changes the code of kernels.
+
+    Raises:
+        SimulationError: The recorded run broke a property.
+        MissingBackendError: Kernels are not compiled, and CuTeDSL is not there.
+    """
+    merge = CompiledMerge(scenario, record_run(scenario, package, architecture, edit))
+    while True:
+        try:
+            exploration = Exploration(merge.begin(), options, merge.check)
+            exploration.run()
+        except RestartError:
+            merge.restarts += 1
+            continue
+        return exploration
