@@ -9,12 +9,13 @@ TensorRT-LLM, with three buffers in turn.
 
 from __future__ import annotations
 
-from ..explorer.operations import Await, Barrier, Lanes, Load, Order, Store
+from ..explorer.operations import Await, Barrier, Lanes, Load, Order, Store, Value
 from .protocol import Protocol, Step, Steps, Turn
 from .push import push, read
 from .steps import ACQUIRE, RELAXED, RELEASE, barrier, by_first, wait_for
 
-SENTINEL_VALUE = "-0.0"
+UNWRITTEN = 0
+"""The sentinel: what buffers hold at first, and after they have been cleared."""
 
 
 def set_ready(turn: Turn, step: Step) -> Steps:
@@ -74,20 +75,19 @@ def rendezvous_of_lanes(turn: Turn, step: Step) -> Steps:
 
 def send(turn: Turn, step: Step) -> Steps:
     """Store two words into every peer's buffer, which are their own flags."""
-    for peer in turn.peers:
-        words = [("buffer", peer, turn.ordinal % turn.protocol.slots, turn.rank, word) for word in range(2)]
-        texts = [turn.payload(turn.rank, word) for word in range(2)]
-        yield Lanes(tuple(Store(*entry, step.order, step.scope) for entry in zip(words, texts, strict=True)))
+    yield from _send(turn, step, turn.payload(turn.rank, 0))
 
 
 def send_the_sentinel(turn: Turn, step: Step) -> Steps:
     """Likewise, where the first word of rank 1 in its second exchange is the sentinel."""
+    yield from _send(turn, step, UNWRITTEN if (turn.rank, turn.ordinal) == (1, 2) else turn.payload(turn.rank, 0))
+
+
+def _send(turn: Turn, step: Step, first: Value) -> Steps:
     for peer in turn.peers:
-        words = [("buffer", peer, turn.ordinal % turn.protocol.slots, turn.rank, word) for word in range(2)]
-        texts = [turn.payload(turn.rank, word) for word in range(2)]
-        if (turn.rank, turn.ordinal) == (1, 2):
-            texts[0] = SENTINEL_VALUE
-        yield Lanes(tuple(Store(*entry, step.order, step.scope) for entry in zip(words, texts, strict=True)))
+        place = ("buffer", peer, turn.ordinal % turn.protocol.slots, turn.rank)
+        words = enumerate((first, turn.payload(turn.rank, 1)))
+        yield Lanes(tuple(Store((*place, word), value, step.order, step.scope) for word, value in words))
 
 
 def clear(turn: Turn, step: Step) -> Steps:
@@ -95,7 +95,7 @@ def clear(turn: Turn, step: Step) -> Steps:
     if turn.ordinal > 1:
         slot = (turn.ordinal - 1) % turn.protocol.slots
         words = [("buffer", turn.rank, slot, peer, word) for peer in turn.peers for word in range(2)]
-        yield Lanes(tuple(Store(word, SENTINEL_VALUE, RELAXED) for word in words))
+        yield Lanes(tuple(Store(word, UNWRITTEN, RELAXED) for word in words))
 
 
 def _poll(turn: Turn, step: Step, words: int) -> Steps:
@@ -103,7 +103,7 @@ def _poll(turn: Turn, step: Step, words: int) -> Steps:
     for peer in turn.peers:
         for word in range(words):
             place = ("buffer", turn.rank, slot, peer, word)
-            yield Await(place, lambda value: value != SENTINEL_VALUE, step.order, step.scope, "not -0.0")
+            yield Await(place, lambda value: value != UNWRITTEN, step.order, step.scope, "written")
 
 
 def poll_words(turn: Turn, step: Step) -> Steps:
@@ -144,7 +144,7 @@ RESET = Protocol(
         by_first("reset done", reset_done, RELAXED),
         barrier("boundary"),
     ),
-    exchanges=2,
+    epochs=2,
 )
 
 SENTINEL = Protocol(
@@ -156,13 +156,6 @@ SENTINEL = Protocol(
         by_first("take", take_words, RELAXED),
     ),
     lanes=1,
-    exchanges=4,
+    epochs=4,
     slots=3,
-    initial={
-        ("buffer", rank, slot, peer, word): SENTINEL_VALUE
-        for rank in range(2)
-        for slot in range(3)
-        for peer in range(2)
-        for word in range(2)
-    },
 )

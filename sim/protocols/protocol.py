@@ -91,7 +91,7 @@ class Protocol:
     Attributes:
         name: Name on the command line.
         steps: What every rank does in every exchange.
-        ranks, lanes, exchanges, slots: Sizes.
+        ranks, lanes, epochs, slots: Sizes.
         initial: Values that locations start with, beside 0.
         residency: CTAs that a device holds at once, where the steps ask for room.
         lane_is_cta: Whether the lanes of a rank are CTAs, and not threads of one.
@@ -101,7 +101,7 @@ class Protocol:
     steps: tuple[Step, ...]
     ranks: int = 2
     lanes: int = 2
-    exchanges: int = 3
+    epochs: int = 3
     slots: int = 1
     initial: Mapping[Location, Value] = field(default_factory=dict)
     residency: int = 132
@@ -121,11 +121,11 @@ class Protocol:
             for rank in range(self.ranks)
             for lane in range(self.lanes)
         )
-        sizes = f"{self.ranks} ranks, {self.exchanges} exchanges"
+        sizes = f"{self.ranks} ranks, {self.epochs} epochs"
         return Program(tuple(threads), self.initial, f"{self.name}, {sizes}")
 
     def _run(self, rank: int, lane: int) -> Steps:
-        for ordinal in range(1, self.exchanges + 1):
+        for ordinal in range(1, self.epochs + 1):
             turn = Turn(self, rank, lane, ordinal)
             for step in self.steps:
                 if step.lane in (None, lane):
@@ -152,9 +152,25 @@ class Protocol:
         place = self._find(before)
         return self._with(*self.steps[:place], step, *self.steps[place:])
 
-    def resize(self, **sizes: int) -> Protocol:
-        """The protocol with other sizes."""
-        return replace(self, **sizes)  # type: ignore[arg-type]
+    def resize(
+        self,
+        ranks: int | None = None,
+        lanes: int | None = None,
+        epochs: int | None = None,
+        slots: int | None = None,
+        residency: int | None = None,
+    ) -> Protocol:
+        """The protocol with other sizes; None leaves one as it is.
+
+        Raises:
+            InputError: A size is below 1.
+        """
+        sizes = {"ranks": ranks, "lanes": lanes, "epochs": epochs, "slots": slots, "residency": residency}
+        changed: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+        for name, size in changed.items():
+            if size < 1:
+                raise InputError(name, value=size, limit="at least 1")
+        return replace(self, **changed)
 
     def _with(self, *steps: Step) -> Protocol:
         return replace(self, steps=steps)

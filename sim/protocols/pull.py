@@ -104,7 +104,7 @@ PADS = Protocol(
         by_first("take at exit", take, ACQUIRE),
         barrier("boundary"),
     ),
-    exchanges=2,
+    epochs=2,
 )
 
 COUNTERS = Protocol(
@@ -121,5 +121,5 @@ COUNTERS = Protocol(
         by_first("leave", gather_all, ACQUIRE),
         barrier("boundary"),
     ),
-    exchanges=2,
+    epochs=2,
 )

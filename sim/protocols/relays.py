@@ -100,7 +100,7 @@ RELAY = Protocol(
     ),
     ranks=3,
     lanes=1,
-    exchanges=1,
+    epochs=1,
 )
 
 CHAIN = Protocol(
@@ -113,7 +113,7 @@ CHAIN = Protocol(
     ),
     ranks=3,
     lanes=1,
-    exchanges=1,
+    epochs=1,
 )
 
-GROUPS = Protocol("groups", (by_first("exchange", exchange_in_groups, Order.WEAK),), lanes=1, exchanges=1)
+GROUPS = Protocol("groups", (by_first("exchange", exchange_in_groups, Order.WEAK),), lanes=1, epochs=1)

@@ -83,7 +83,7 @@ ROWS = Protocol(
         Step("end", end),
         barrier("boundary"),
     ),
-    exchanges=1,
+    epochs=1,
     slots=2,
     residency=2,
     lane_is_cta=True,
