@@ -18,8 +18,10 @@ from tiebreak.report import writer
 from tiebreak.report.junit import encode_junit
 from tiebreak.report.model import (
     Cell,
+    Counterexample,
     Failure,
     MutantResult,
+    Proof,
     Report,
     decode_report,
     encode_report,
@@ -77,6 +79,23 @@ REPORT = Report(
     inputs=("drawn", HOSTILE),
     exit_status=1,
 )
+EXPLORED = msgspec.structs.replace(
+    REPORT,
+    cells=(msgspec.structs.replace(CELLS[3], ends={"dies: PeerTimeoutError": 1234}),),
+    mutants=(
+        msgspec.structs.replace(
+            MUTANTS[0],
+            checker="explorer",
+            seconds=0.25,
+            source="https://example.org/bug",
+            counterexample=Counterexample(
+                switches=3, events=14, candidates=2, replayed=10, attempts=10, table=f"rank 0 | rank 1 {HOSTILE}",
+                diagram='<svg xmlns="http://www.w3.org/2000/svg"><line stroke="#d00"/></svg>',
+            ),
+        ),
+    ),
+    proofs=(Proof(name="alternating", verdict="PROVED", classes=4096, seconds=0.5),),
+)  # fmt: skip
 CLEAN = msgspec.structs.replace(REPORT, cells=CELLS[:1], mutants=(), exit_status=0)
 
 
@@ -184,6 +203,17 @@ def test_page_shows_failures_and_mutants() -> None:
     assert verdict(REPORT) in page.text["p"]
 
 
+def test_page_draws_what_the_explorer_found() -> None:
+    page = parse_page(EXPLORED)
+    assert page.links == [] and {"svg", "line"} <= set(page.tags)
+    assert any("rank 0 | rank 1 <script>" in text for text in page.text["pre"])
+    assert any("switches (3)" in text and "10 times out of 10" in text for text in page.text["p"])
+    assert any("dies: PeerTimeoutError 1,234" in text for text in page.text["p"])
+    assert {"explorer", "0.25", "PROVED", "4,096"} <= set(page.text["td"])
+    assert "https://example.org/bug" in page.text["small"]
+    assert "script" not in page.tags
+
+
 def test_page_of_a_clean_run_has_no_empty_sections() -> None:
     page = parse_page(CLEAN)
     assert page.text["h2"] == ["Properties", "Run"]
@@ -205,7 +235,18 @@ def test_terminal_shows_counts_and_unbroken_replay_commands(width: int) -> None:
     assert "1,200" in text
     assert "not applicable" in text
     assert "survived" in text
-    assert verdict(REPORT) == "checks failed: 1 of 3, judgements: 1,237 in 12 s, mutants killed: 1 of 2; exit status 1"
+    assert (
+        verdict(REPORT)
+        == "checks failed: 1 of 3, judgements: 1,237 in 12 s, mutants killed by the simulator: 1 of 2 in 0 s; exit status 1"
+    )
+
+
+def test_terminal_shows_kill_rate_time_and_ends() -> None:
+    text = print_to_text(EXPLORED, 100)
+    assert "correct: alternating: PROVED, 4,096 classes, 0.50 s" in text
+    assert "ends of the other ranks: dies: PeerTimeoutError 1,234" in text
+    assert "mutants killed by the explorer: 1 of 1 in 0 s" in text
+    assert decode_report(encode_report(EXPLORED)) == EXPLORED
 
 
 def test_terminal_of_a_clean_run() -> None:

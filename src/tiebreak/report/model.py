@@ -55,6 +55,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         result: "passed", "failed" or "not applicable".
         seconds: Wall time spent.
         failures: The violations; empty unless ``result`` is "failed".
+        ends: For faults at every step: how often a rank beside the faulty one ended in which way, by fault.
     """
 
     property: str
@@ -64,6 +65,29 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     result: Result
     seconds: Seconds
     failures: tuple[Failure, ...] = ()
+    ends: dict[str, Count] = msgspec.field(default_factory=dict)
+
+
+class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The execution by which the explorer killed a mutant.
+
+    Attributes:
+        switches: Changes from one thread to another in its schedule.
+        events: Events of the schedule, all of which the failure depends on.
+        candidates: Failures of which it is the one with the fewest switches, and of those with the fewest events.
+        replayed: How often, of ``attempts``, executing the schedule again ended in the same failure.
+        attempts: How often that was tried.
+        table: One column per thread, rows in the order of the schedule.
+        diagram: Space-time diagram, as SVG; the missing edge is red.
+    """
+
+    switches: Count
+    events: Count
+    candidates: Count
+    replayed: Count
+    attempts: Count
+    table: str
+    diagram: str
 
 
 class MutantResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +101,10 @@ class MutantResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         schedule: Schedule string of the killing execution; empty if none.
         replay: Command line that kills it again; empty if it survived.
         message: What the killing property reported.
+        checker: What looked for it: schedules of simulated ranks, or the explorer, under ``ptx``.
+        source: Where the same mistake was made in public.
+        seconds: Wall time spent.
+        counterexample: What the explorer found.
     """
 
     name: str
@@ -86,6 +114,26 @@ class MutantResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     schedule: str
     replay: str
     message: str
+    checker: Literal["simulator", "explorer"] = "simulator"
+    source: str = ""
+    seconds: Seconds = 0.0
+    counterexample: Counterexample | None = None
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A correct protocol, or the unmutated kernels of a scenario, in the explorer.
+
+    Attributes:
+        name: Name of the protocol, or the scenario.
+        verdict: What the explorer concludes; mutants count as killed only beside PROVED.
+        classes: Classes of executions.
+        seconds: Wall time spent.
+    """
+
+    name: str
+    verdict: str
+    classes: Count
+    seconds: Seconds
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,6 +151,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ranks: World sizes.
         cells: One entry per property and backend.
         mutants: One entry per mutant; empty if none was asked for.
+        proofs: What the mutants of the explorer are compared with.
         inputs: What the inputs were, one description each.
         exit_status: 0 clean, 1 violation, 2 misuse.
     """
@@ -118,6 +167,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ranks: tuple[Annotated[int, Meta(ge=1)], ...]
     cells: tuple[Cell, ...]
     mutants: tuple[MutantResult, ...] = ()
+    proofs: tuple[Proof, ...] = ()
     inputs: tuple[str, ...]
     exit_status: Literal[0, 1, 2]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tiebreak.report.model import Cell, Failure, MutantResult, Report
+from tiebreak.report.model import Cell, Failure, MutantResult, Proof, Report
 
 _STYLES = {"passed": "green", "failed": "bold red", "not applicable": "dim"}
 
@@ -22,8 +22,10 @@ def print_summary(report: Report, console: Console) -> None:
             _print_failure(failure, console)
     if report.cells:
         console.print(_property_table(report.cells))
+        _print_ends(report.cells, console)
     if report.mutants:
         console.print(_mutant_table(report.mutants))
+        _print_proofs(report.proofs, console)
         for mutant in report.mutants:
             if mutant.killed:
                 _print_plain(f"{mutant.name}: {mutant.replay}", console)
@@ -37,8 +39,10 @@ def verdict(report: Report) -> str:
     judgements = sum(cell.executions for cell in report.cells)
     parts = [f"checks failed: {failed} of {ran}" if failed else f"checks passed: {ran}"]
     parts.append(f"judgements: {judgements:,} in {report.seconds:.0f} s")
-    if report.mutants:
-        parts.append(f"mutants killed: {sum(mutant.killed for mutant in report.mutants)} of {len(report.mutants)}")
+    for checker in dict.fromkeys(mutant.checker for mutant in report.mutants):
+        own = [mutant for mutant in report.mutants if mutant.checker == checker]
+        killed, seconds = sum(mutant.killed for mutant in own), sum(mutant.seconds for mutant in own)
+        parts.append(f"mutants killed by the {checker}: {killed} of {len(own)} in {seconds:.0f} s")
     return f"{', '.join(parts)}; exit status {report.exit_status}"
 
 
@@ -61,14 +65,35 @@ def _property_table(cells: tuple[Cell, ...]) -> Table:
     return table
 
 
+def _print_ends(cells: tuple[Cell, ...], console: Console) -> None:
+    """Print how ranks ended beside a faulty one."""
+    for cell in cells:
+        if cell.ends:
+            ends = ", ".join(f"{end} {count:,}" for end, count in cell.ends.items())
+            _print_plain(f"{cell.property} on {cell.backend}, ends of the other ranks: {ends}", console)
+
+
 def _mutant_table(mutants: tuple[MutantResult, ...]) -> Table:
     table = Table(title="Mutants", title_justify="left")
     for name in ("Mutant", "Rule broken", "Killed by"):
         table.add_column(name, overflow="fold")
+    table.add_column("Seconds", justify="right", no_wrap=True)
+    previous = ""
     for mutant in mutants:
+        if previous and mutant.checker != previous:
+            table.add_section()
+        previous = mutant.checker
         killer = Text(mutant.property, style="green") if mutant.killed else Text("survived", style="bold red")
-        table.add_row(Text(mutant.name), Text(mutant.rule), killer)
+        table.add_row(Text(mutant.name), Text(mutant.rule), killer, f"{mutant.seconds:.2f}")
     return table
+
+
+def _print_proofs(proofs: tuple[Proof, ...], console: Console) -> None:
+    """Print what the explorer concludes of the correct protocols."""
+    for proof in proofs:
+        _print_plain(
+            f"correct: {proof.name}: {proof.verdict}, {proof.classes:,} classes, {proof.seconds:.2f} s", console
+        )
 
 
 def _print_failure(failure: Failure, console: Console) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import msgspec
+
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.mutants.loader import load_mutated
@@ -24,7 +28,13 @@ def run_mutant(name: str) -> MutantResult:
     The unmutated code must pass the same scenario under the same schedule;
     otherwise the kill says nothing, and the mutant counts as alive.
     """
-    mutant = MUTANTS[name]
+    started = time.monotonic()
+    result = _find_kill(MUTANTS[name])
+    return msgspec.structs.replace(result, seconds=round(time.monotonic() - started, 3))
+
+
+def _find_kill(mutant: Mutant) -> MutantResult:
+    """The first schedule that kills a mutant, shrunk."""
     mutated, original = mutated_backend(mutant), SimulatedBackend(mutant.scenario.backend)
     for schedule in mutant.schedules:
         outcome = mutated.run(mutant.scenario, schedule)
@@ -57,4 +67,5 @@ def _result(
         schedule=schedule,
         replay=replay,
         message=message,
+        source=mutant.source,
     )

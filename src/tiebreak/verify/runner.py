@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -45,11 +46,12 @@ class Task:
 
 @dataclass
 class TaskResult:
-    """What a task found: executions, inputs and failures by property."""
+    """What a task found: executions, inputs, ends of ranks and failures by property."""
 
     backend: str
     executions: dict[str, int] = field(default_factory=dict)
     inputs: dict[str, set[str]] = field(default_factory=dict)
+    ends: dict[str, Counter[str]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -58,6 +60,12 @@ class TaskResult:
         for name in properties:
             self.executions[name] = self.executions.get(name, 0) + 1
             self.inputs.setdefault(name, set()).add(label)
+
+    def count_ends(self, name: str, scenario: Scenario, outcome: Outcome) -> None:
+        """Count how each rank ended that is not the faulty one."""
+        survivors = [error for rank, error in enumerate(outcome.errors) if rank != scenario.fault_rank]
+        ends = (f"{scenario.fault}: {type(error).__name__ if error else 'all merges'}" for error in survivors)
+        self.ends.setdefault(name, Counter()).update(ends)
 
 
 def plan_tasks(backends: Sequence[str], effort: Effort, only: Sequence[str] = ()) -> list[Task]:
@@ -144,6 +152,8 @@ def _run_family(family: Family, task: Task, result: TaskResult) -> None:
     for scenario, schedule in task.jobs:
         outcome = backend.run(scenario, schedule)
         result.count(properties, scenario.text())
+        if family.steps:
+            result.count_ends(family.property, scenario, outcome)
         findings = judge(scenario, outcome)
         if findings:
             result.failures.append(_explain(family, task.backend, backend, scenario, schedule, outcome, findings[0]))
@@ -221,6 +231,7 @@ def _collect(name: str, backend: str, results: Sequence[TaskResult]) -> Cell:
     inputs = set().union(*(result.inputs.get(name, set()) for result in results)) if results else set()
     failures = tuple(failure for result in results for failure in result.failures if failure.property == name)
     seconds = sum(result.seconds for result in results if name in result.executions)
+    ends = sum((result.ends.get(name, Counter()) for result in results), Counter[str]())
     verdict: Verdict = "failed" if failures else "passed" if executions else "not applicable"
     return Cell(
         property=name,
@@ -230,4 +241,5 @@ def _collect(name: str, backend: str, results: Sequence[TaskResult]) -> Cell:
         result=verdict,
         seconds=round(seconds, 3),
         failures=failures,
+        ends=dict(sorted(ends.items())),
     )
