@@ -11,12 +11,13 @@ import numpy as np
 
 from tiebreak.errors import ReplayError
 
-from .exploration import Check, Exploration, Options
+from .exploration import Exploration, Options
 from .history import DISTINGUISH, Histories
+from .judging import Check
 from .layout import Shape
 from .program import Program
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save(exploration: Exploration, path: Path) -> None:
@@ -28,6 +29,7 @@ def save(exploration: Exploration, path: Path) -> None:
         "options": asdict(exploration.options),
         "shape": asdict(exploration.shape),
         "seconds": exploration.seconds,
+        "settling": None if exploration.settling is None else exploration.settling.facts,
     }
     memory, shares = exploration.state
     temporary = path.with_suffix(".part")
@@ -54,6 +56,9 @@ def resume(path: Path, program: Program, check: Check | None = None) -> Explorat
     if facts["format"] != FORMAT or facts["program"] != program.name:
         raise ReplayError("checkpoint", value=facts["program"], limit=f"one of {program.name!r}, format {FORMAT}")
     exploration = Exploration(program, Options(**facts["options"]), check)
+    if exploration.settling is not None:
+        exploration.settling.restore(facts["settling"])
+        exploration.open()
     for kind, index, value in arrays["log"].tolist():
         if kind == DISTINGUISH:
             exploration.histories.distinguish(index)

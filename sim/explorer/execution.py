@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import product
@@ -158,7 +159,7 @@ class Execution:
 def describe(operation: Operation) -> str:
     """An operation as people write it."""
     if isinstance(operation, Barrier):
-        return f"barrier {operation.name}"
+        return f"barrier {place(operation.name)}"
     if isinstance(operation, Fence) and operation.order is Order.WEAK:
         return "barrier of the CTA" if operation.strands == ALL_STRANDS else "barrier of a warp"
     order = f"{operation.order.name.lower()}.{_SCOPES[operation.scope]}" if operation.order else "weak"
@@ -196,14 +197,14 @@ def decode(memory: Array, number: int, histories: Histories) -> Execution:
             return frozenset()
         return frozenset(place for slot, place in places.items() if row[slot >> 6] >> (slot & 63) & 1)
 
+    arrived: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for place, slot in enumerate(sequence):
+        fields = frame[events + slot * record : events + slot * record + FIELDS]
+        if fields[KIND] == ARRIVED:
+            arrived[fields[LOCATION], fields[VALUE]].add(place)
+
     def arrivals(fields: list[int]) -> frozenset[int]:
-        if fields[KIND] != DEPARTED:
-            return frozenset()
-        others = ((place, events + slot * record) for slot, place in places.items())
-        wanted = [ARRIVED, fields[LOCATION], fields[VALUE]]
-        return frozenset(
-            place for place, at in others if [frame[at + field] for field in (KIND, LOCATION, VALUE)] == wanted
-        )
+        return frozenset(arrived[fields[LOCATION], fields[VALUE]] if fields[KIND] == DEPARTED else ())
 
     def event(place: int, slot: int) -> Event:
         fields = frame[events + slot * record : events + (slot + 1) * record]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tiebreak.errors import InputError, UnsupportedOperationError
 
-from .execution import Execution, decode
+from .execution import Execution
 from .history import Histories
+from .judging import Check, Failure, Judge
 from .layout import (
     AT_LOCATIONS,
     AT_THREADS,
@@ -52,22 +53,17 @@ from .layout import (
     TOP,
     UNSTABLE,
     UNSTABLE_AT,
-    VERDICT,
     Array,
     Shape,
     double,
     make_memory,
     move,
 )
-from .liveness import explain_waits
 from .models import find_model
 from .program import Program
-from .races import NO_RACE, find_race
 from .search import Shares, search
+from .settling import Settling, UnsettledError
 from .verdicts import Conclusion, Verdict
-
-Check = Callable[[Execution], str | None]
-"""A property of complete executions; says what is wrong, or None."""
 
 CHUNK = 20_000
 """Steps of the search between two looks at the clock."""
@@ -87,6 +83,8 @@ class Options:
         split: Decisions after which the parts begin.
         distinct: Whether to compare every class with those before, for tests.
         races: Whether an execution with a data race is a failure.
+        settle: Whether to leave out of the search what is in order in every
+            execution, see ``settling``; verdicts and counts are the same.
         stop: Whether to end at the first failure.
     """
 
@@ -99,29 +97,13 @@ class Options:
     split: int = 6
     distinct: bool = False
     races: bool = False
+    settle: bool = False
     stop: bool = True
 
     def __post_init__(self) -> None:
         find_model(self.model)
         if not 0 <= self.shard < self.shards:
             raise InputError("shard", value=self.shard, limit=f"from 0 to {self.shards - 1}")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An execution that breaks a property.
-
-    Attributes:
-        property: ``assertion``, ``progress``, ``race`` or ``check``.
-        message: What is wrong.
-        execution: Where.
-        events: Numbers of the events that it is about, if it is about two.
-    """
-
-    property: str
-    message: str
-    execution: Execution
-    events: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -181,14 +163,26 @@ class Exploration:
     _shape: Shape = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._seen: set[Hashable] = set()
-        self._redundant = 0
-        self.histories = Histories(self.program, self.options.steps, self.options.merge_awaits)
+        self.settling = Settling(self.program, self.options.steps) if self.options.settle else None
+        self._seed = 0
+        self._counted: Array = np.zeros(HEADER - COMPLETE, np.int64)
+        self.open()
+
+    def open(self) -> None:
+        """Put the search at its beginning, on what is known of the program now."""
+        program, options = self.program, self.options
+        self._judge = Judge(program, self.settling, options.races, options.distinct, self.check, self.visit)
+        while True:
+            try:
+                explored = program if self.settling is None else self.settling.reduced
+                self.histories = Histories(explored, options.steps, options.merge_awaits)
+                break
+            except UnsettledError:
+                continue
         self._begin()
 
-    def _begin(self, keep: bool = False) -> None:
-        """Put the search at its beginning; ``keep`` what was counted."""
-        counted = self._memory[COMPLETE:HEADER].copy() if keep else 0
+    def _begin(self) -> None:
+        """Put the search at its beginning."""
         self._shape = Shape(len(self.program.threads))
         while self.histories.tables.locations.shape[1] > self._shape.locations:
             self._shape = double(self._shape, "locations")
@@ -203,11 +197,10 @@ class Exploration:
         memory[HEADER + TAKEN] = -1
         memory[UNSTABLE_AT] = -1
         options = self.options
-        memory[MODEL], memory[FAIR] = find_model(options.model).code, options.fair
+        memory[MODEL], memory[FAIR], memory[SEED] = find_model(options.model).code, options.fair, self._seed
         memory[SHARD], memory[SHARDS], memory[SPLIT] = options.shard, options.shards, options.split
-        memory[COMPLETE:HEADER] = counted
-        self._seen.clear()
-        self._redundant = 0
+        memory[COMPLETE:HEADER] = self._counted
+        self._judge.forget()
         self.failures.clear()
 
     @property
@@ -216,8 +209,8 @@ class Exploration:
         m = self._memory
         return Counts(
             complete=int(m[COMPLETE]), stuck=int(m[STUCK] + m[LAPSED]), cut=int(m[CUT_SHORT]), blocked=int(m[BLOCKED]),
-            redundant=self._redundant, rejected=int(m[REJECTED]), steps=int(m[STEPS]), runs=self.histories.runs,
-            seconds=self.seconds,
+            redundant=self._judge.redundant, rejected=int(m[REJECTED]), steps=int(m[STEPS]),
+            runs=self.histories.runs if self.settling is None else self.settling.traces.runs, seconds=self.seconds,
         )  # fmt: skip
 
     @property
@@ -280,8 +273,8 @@ class Exploration:
         start = time.perf_counter()
         try:
             for index in range(number):
-                self._begin(keep=True)
-                self._memory[SEED] = 1 << 31 | (seed * number + index)
+                self._seed, self._counted = 1 << 31 | (seed * number + index), self._memory[COMPLETE:HEADER].copy()
+                self._begin()
                 before = self.counts
                 while not self.failures and self.counts.classes == before.classes and not self.finished:
                     self._advance()
@@ -296,11 +289,25 @@ class Exploration:
 
     def _advance(self) -> None:
         """Let the compiled search run, and give it what it asks for."""
+        try:
+            self._answer(self._search())
+        except UnsettledError:
+            if self.options.shards > 1:
+                raise UnsupportedOperationError("shards of a program that settles only in part") from None
+            self.open()
+        if self._memory[TOO_MANY]:
+            raise UnsupportedOperationError("more fences.sc, or more racing writes of a location, than are tried")
+        if self.failures and self.options.stop:
+            self.finished = True
+
+    def _search(self) -> int:
+        """Let the compiled search run; why it came back."""
+        report = self._judge.needs_classes or bool(self._memory[SEED])
+        return search(self.histories.tables, self._memory, self._shares, CHUNK, report)
+
+    def _answer(self, status: int) -> None:
+        """Give the search what it asks for."""
         memory = self._memory
-        options = self.options
-        report = options.distinct or options.races or self.check is not None or self.visit is not None
-        report = report or bool(memory[SEED])
-        status = search(self.histories.tables, memory, self._shares, CHUNK, report)
         if status == DONE:
             self.finished = True
         elif status == MISSING:
@@ -311,47 +318,11 @@ class Exploration:
             self.histories.distinguish(int(memory[UNSTABLE_AT]))
             self._begin()
         elif status == FAILED_THREAD:
-            self._fail_thread()
+            self.failures += self._judge.judge_assertion(memory, self.histories)
         elif status == LEAF:
-            self._judge(decode(memory, int(memory[TOP]) + 1, self.histories))
+            self.failures += self._judge.judge(memory, self.histories)
         else:
             assert status == PAUSED
-        if memory[TOO_MANY]:
-            raise UnsupportedOperationError("more fences.sc, or more racing writes of a location, than are tried")
-        if self.failures and self.options.stop:
-            self.finished = True
-
-    def _fail_thread(self) -> None:
-        """A thread asserted something in vain."""
-        execution = decode(self._memory, int(self._memory[TOP]) + 1, self.histories)
-        message = next(state.failure for state in execution.states if state.failure)
-        self.failures.append(Failure("assertion", message, execution))
-
-    def _judge(self, execution: Execution) -> None:
-        """Judge a class."""
-        if self.options.distinct and self._memory[VERDICT] != LAPSED:
-            self._redundant += execution.key in self._seen
-            self._seen.add(execution.key)
-        if self._memory[VERDICT] in (STUCK, LAPSED):
-            self.failures.append(Failure("progress", explain_waits(self.program, execution), execution))
-        if self._memory[VERDICT] != COMPLETE:
-            return
-        if self.options.races:
-            self._judge_races(execution)
-        if self.visit is not None:
-            self.visit(execution)
-        message = self.check(execution) if self.check is not None else None
-        if message is not None:
-            self.failures.append(Failure("check", message, execution))
-
-    def _judge_races(self, execution: Execution) -> None:
-        """Look for a data race."""
-        frame = HEADER + int(self._memory[TOP] + 1) * int(self._memory[FRAME])
-        found = find_race(self._memory, frame)
-        if found != NO_RACE:
-            first, second = (execution.events[number] for number in divmod(found, len(execution.events)))
-            message = f"{first} and {second} race"
-            self.failures.append(Failure("race", message, execution, (first.number, second.number)))
 
     def _grow(self) -> None:
         """Make room where there is none."""

@@ -43,6 +43,10 @@ DISTINGUISH = -1
 """Stands in the log for a call of ``distinguish``."""
 
 
+class EndlessError(Exception):
+    """A thread goes no further, however many operations it would still issue."""
+
+
 @dataclass(frozen=True)
 class State:
     """A thread after a history.
@@ -189,6 +193,8 @@ class Histories:
             return self._enter(State(thread, sent, result=stop.value), FINISHED)
         except AssertionError as failure:
             return self._enter(State(thread, sent, failure=describe_failure(failure)), BROKEN)
+        except EndlessError:
+            return self._enter(State(thread, sent), CUT)
         lanes = isinstance(issued, Lanes)
         operations = issued.operations if isinstance(issued, Lanes) else (issued,)
         _check(operations)

@@ -87,6 +87,7 @@ class Kernels:
         self.title = title
         self.sizes: dict[int, int] = {}
         self.initial: dict[Location, Value] = {}
+        self.waits: dict[tuple[int, int, int, tuple[Any, ...]], _Wait] = {}
         self.running: _Run | None = None
 
     @property
@@ -97,7 +98,7 @@ class Kernels:
             width = max(len(list(launch.indices())) for launch in launches)
             for number in range(width):
                 body = functools.partial(_follow, self, rank, number, width)
-                threads.append(Thread(body, f"r{rank}.p{number}", cta=number, gpu=rank))
+                threads.append(Thread(body, f"r{rank}.p{number}", cta=number, gpu=rank, team=rank))
         return Program(tuple(threads), self.initial, self.title)
 
     def name(self, address: int, size: int) -> tuple[Location, int | None]:
@@ -125,16 +126,22 @@ class Kernels:
 
 
 class _Run:
-    """One program of a rank, from its beginning."""
+    """One program of a rank, from one of its launches on; nothing but memory lasts from launch to launch.
 
-    def __init__(self, kernels: Kernels, rank: int, number: int, width: int) -> None:
-        self.kernels, self.rank, self.number, self.width = kernels, rank, number, width
+    Attributes:
+        position: Number of the launch that it is in.
+    """
+
+    def __init__(self, kernels: Kernels, rank: int, number: int, width: int, position: int = 0) -> None:
+        self.kernels, self.rank, self.number, self.width, self.position = kernels, rank, number, width, position
         self.index: tuple[tuple[int, int, int], tuple[int, int, int]] = ((0, 0, 0), (1, 1, 1))
         self.parent = getcurrent()
         self.thread = greenlet(self._body)
 
     def _body(self) -> None:
-        for position, launch in enumerate(self.kernels.launches.launches[self.rank]):
+        launches = self.kernels.launches.launches[self.rank]
+        for position in range(self.position, len(launches)):
+            self.position, launch = position, launches[position]
             indices = list(launch.indices())
             if self.number < len(indices):
                 self.index = (indices[self.number], launch.grid)
@@ -165,11 +172,14 @@ class _Run:
 def _follow(kernels: Kernels, rank: int, number: int, width: int) -> Generator[Issued, Any, None]:
     """A thread that issues what a program does."""
     run = _Run(kernels, rank, number, width)
-    answers: list[Any] = []
+    position, answers = 0, list[Any]()
     issued = run.advance()
     while issued is not None:
+        if run.position != position:
+            position, answers = run.position, []
         if isinstance(issued, Await):
-            wait = _Wait(kernels, rank, number, width, tuple(answers), issued)
+            key = (rank, number, position, tuple(answers))
+            wait = kernels.waits.setdefault(key, _Wait(kernels, rank, number, width, position, tuple(answers), issued))
             yield Await(issued.location, wait.ends, issued.order, issued.scope, "reached")
             answer = wait.value
         else:
@@ -179,23 +189,40 @@ def _follow(kernels: Kernels, rank: int, number: int, width: int) -> Generator[I
 
 
 class _Wait:
-    """A poll, and which values end it: those after which the program does not poll again."""
+    """A poll, and which values end it: those after which the program does not poll again.
+
+    Args:
+        kernels, rank, number, width, position: Where the program begins again to find out.
+        answers: What it has read since then.
+        poll: The operation.
+    """
 
     def __init__(
-        self, kernels: Kernels, rank: int, number: int, width: int, answers: tuple[Any, ...], poll: Await
+        self,
+        kernels: Kernels,
+        rank: int,
+        number: int,
+        width: int,
+        position: int,
+        answers: tuple[Any, ...],
+        poll: Await,
     ) -> None:
-        self._place = (kernels, rank, number, width)
+        self._place = (kernels, rank, number, width, position)
         self._answers, self._poll = answers, poll
         self._next: dict[Value, Issued | None] = {}
+        self._vain: set[Value] = set()
 
     def ends(self, value: Value) -> bool:
         """Whether a value ends the wait."""
+        if value in self._next or value in self._vain:
+            return value in self._next
         run = _Run(*self._place)
         run.advance()
         for answer in self._answers:
             run.advance(answer)
         after = run.advance(value)
         if isinstance(after, Await) and after.location == self._poll.location:
+            self._vain.add(value)
             return False
         self._next[value] = after
         if len({repr(_plain(issued)) for issued in self._next.values()}) > 1:

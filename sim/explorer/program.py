@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +27,15 @@ class Thread:
         name: For people.
         cta: CTA on its GPU.
         gpu: GPU, which is a rank's device.
+        team: Threads of one team take part in the same barriers, all of them
+            and in one order; None for a thread of which that is not known.
     """
 
     body: Body
     name: str = ""
     cta: int = 0
     gpu: int = 0
+    team: Hashable | None = None
 
 
 @dataclass(frozen=True)

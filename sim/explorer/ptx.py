@@ -48,15 +48,15 @@ def allows(m: Array, f: int, event: int) -> bool:
     """
     if m[f + STRONGEST] < 2:
         _copy_orders_there(m, f, m[at(m, f, event) + LOCATION])
-        return _allows_location(m, f, m[at(m, f, event) + LOCATION])
+        return _allows_location(m, f, m[at(m, f, event) + LOCATION], event)
     fences = _count_fences(m, f)
-    _copy_orders(m, f)
+    copy_orders(m, f)
     if fences > FENCES:
         m[TOO_MANY] = 1
         return False
     for permutation in range(_count_permutations(fences)):
         if permutation > 0:
-            _copy_orders(m, f)
+            copy_orders(m, f)
         if _order_fences(m, f, fences, permutation) and _allows_all(m, f):
             return True
     return False
@@ -89,15 +89,16 @@ def find_order(m: Array, f: int, permutation: int) -> int:
     """
     fences = _count_fences(m, f)
     while permutation < _count_permutations(fences):
-        _copy_orders(m, f)
-        if _order_fences(m, f, fences, permutation) and _allows_all(m, f):
+        copy_orders(m, f)
+        # What happens before an event is closed as it is; only orders between fences add to it.
+        if (fences < 2 or _order_fences(m, f, fences, permutation)) and _allows_all(m, f):
             return permutation
         permutation += 1
     return -1
 
 
 @compiled
-def _copy_orders(m: Array, f: int) -> None:
+def copy_orders(m: Array, f: int) -> None:
     """Begin with base causality without an order of fences, and with coherence as chosen."""
     for index in range(m[f + SIZE]):
         event = nth(m, f, index)
@@ -179,7 +180,7 @@ def _allows_all(m: Array, f: int) -> bool:
         here = at(m, f, event)
         if m[here + KIND] > WRITE or last_there(m, f, m[here + LOCATION]) != event:
             continue
-        if not _extend_coherence(m, f, m[here + LOCATION]) or not _allows_location(m, f, m[here + LOCATION]):
+        if not _extend_coherence(m, f, m[here + LOCATION]) or not _allows_location(m, f, m[here + LOCATION], -1):
             return False
     return True
 
@@ -234,8 +235,11 @@ def _precedes(m: Array, first: int, second: int) -> bool:
 
 
 @compiled
-def _allows_location(m: Array, f: int, location: int) -> bool:
-    """Coherence, causality, atomicity, and sequential consistency of one location."""
+def _allows_location(m: Array, f: int, location: int, added: int) -> bool:
+    """Coherence, causality, atomicity, and sequential consistency of one location.
+
+    ``added`` is the one event without which they are known to hold, or -1.
+    """
     causes = scratch_at(m, 3)
     event = last_there(m, f, location)
     while event >= 0:
@@ -247,7 +251,19 @@ def _allows_location(m: Array, f: int, location: int) -> bool:
             if m[here + KIND] == WRITE and m[here + PARTNER] >= 0 and not _is_atomic(m, f, event):
                 return False
         event = m[here + BEFORE_THERE]
-    return _is_sequential(m, f, location)
+    # A cycle would go through the event that was added.
+    return (added >= 0 and not _is_followed(m, f, added)) or _is_sequential(m, f, location)
+
+
+@compiled
+def _is_followed(m: Array, f: int, event: int) -> bool:
+    """Whether an event of its location follows an event by program order or morally strong communication."""
+    other = last_there(m, f, m[at(m, f, event) + LOCATION])
+    while other >= 0:
+        if other != event and m[at(m, f, other) + KIND] <= WRITE and _follows(m, f, other, event):
+            return True
+        other = m[at(m, f, other) + BEFORE_THERE]
+    return False
 
 
 @compiled

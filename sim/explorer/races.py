@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .causality import collect_causes, morally_strong
 from .compiled import compiled, entry
-from .events import at, holds, nth, same_thread, scratch_at, set_at
+from .events import at, holds, last_there, nth, same_thread, scratch_at, set_at
 from .layout import (
     AT_CAUSES,
+    BEFORE_THERE,
     BLOCK,
     HAPPENS,
     KIND,
@@ -16,11 +17,12 @@ from .layout import (
     PARTNER,
     PTX,
     SIZE,
+    STRONGEST,
     WORDS,
     WRITE,
     Array,
 )
-from .ptx import find_order
+from .ptx import copy_orders, find_order
 
 NO_RACE = -1
 
@@ -33,16 +35,39 @@ def find_race(m: Array, f: int) -> int:
     not morally strong and not in causality order (PTX ISA, "Data-race");
     otherwise if one is weak and neither happens before the other.
     """
-    permutation = find_order(m, f, 0) if m[MODEL] == PTX else 0
+    if m[MODEL] != PTX or m[f + STRONGEST] < 2:
+        copy_orders(m, f)
+        return _find_race(m, f)
+    permutation = find_order(m, f, 0)
     while permutation >= 0:
-        for index in range(m[f + SIZE]):
-            event = nth(m, f, index)
-            if m[at(m, f, event) + KIND] == WRITE:
-                for place in range(m[f + SIZE]):
-                    if _race(m, f, event, nth(m, f, place)):
-                        return index * m[f + SIZE] + place
-        permutation = find_order(m, f, permutation + 1) if m[MODEL] == PTX else NO_RACE
+        race = _find_race(m, f)
+        if race != NO_RACE:
+            return race
+        permutation = find_order(m, f, permutation + 1)
     return NO_RACE
+
+
+@compiled
+def _find_race(m: Array, f: int) -> int:
+    """Two events that race under the order of fences at hand."""
+    for index in range(m[f + SIZE]):
+        event = nth(m, f, index)
+        if m[at(m, f, event) + KIND] == WRITE:
+            other = last_there(m, f, m[at(m, f, event) + LOCATION])
+            while other >= 0:
+                if _race(m, f, event, other):
+                    return index * m[f + SIZE] + _find_place(m, f, other)
+                other = m[at(m, f, other) + BEFORE_THERE]
+    return NO_RACE
+
+
+@compiled
+def _find_place(m: Array, f: int, event: int) -> int:
+    """Place of an event in the sequence."""
+    place = 0
+    while nth(m, f, place) != event:
+        place += 1
+    return place
 
 
 @compiled
