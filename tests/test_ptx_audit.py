@@ -133,6 +133,19 @@ def test_of_two_waits_for_one_copy_each_is_redundant_and_both_together_are_not()
     assert report.together is not None and "not waited for" in report.together.missing
 
 
+def test_every_fence_and_wait_of_a_buffer_that_bulk_copies_refill_is_needed() -> None:
+    kernel = SOUND_KERNELS["bulk-refill"]
+    trial = next(iter(kernel.trials.values()))()
+    code = KernelCode(build_text(kernel), kernel.name)
+    report = audit_kernel([Input("random", prepare(code, (1,), list(trial.arguments.values()), {}))])
+    found = {(verdict.edge.role, verdict.status) for verdict in report.verdicts}
+    # The thread that expects bytes has published nothing itself.
+    assert found == {
+        ("proxy fence", NEEDED), ("barrier", NEEDED), ("wait", NEEDED), ("order", REDUNDANT),
+    }  # fmt: skip
+    assert not report.findings
+
+
 def test_an_answer_stands_where_a_test_of_a_barrier_object_was() -> None:
     kernel = parse(build_text(SOUND_KERNELS["mbarrier"])).kernels["mbarrier"]
     place = next(instruction.index for instruction in kernel.body if "try_wait" in instruction.modifiers)
@@ -167,7 +180,7 @@ def test_arrays_are_left_as_they_were() -> None:
     "name",
     [
         "flag", "ticket", "ticket-of-stores", "grid-histogram", "named-barriers", "cluster-sum", "async-pipeline",
-        "mbarrier",
+        "mbarrier", "bulk-store",
     ],
 )  # fmt: skip
 def test_every_edge_of_a_correct_kernel_is_needed(name: str) -> None:

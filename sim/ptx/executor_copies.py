@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .access import AccessForm
-from .executor_faults import make_actor, report_race
+from .executor_faults import make_actor, report, report_race
 from .executor_location import Piece, locate
 from .memory import Array
 from .module import Instruction
@@ -28,6 +28,7 @@ Index = npt.NDArray[np.int64]
 Direction = Literal["read", "write"]
 _DIRECTIONS: tuple[Direction, Direction] = ("read", "write")
 UNCOMMITTED = np.iinfo(np.int64).max
+MBARRIER_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,13 @@ class Copies:
         """Take a copy that is to be performed later."""
         self._pending.append(copy)
         self._announce(copy)
+        if copy.signal is not None and self._cta.observer is not None:
+            owner, offset = copy.signal
+            access = Access(
+                self._cta.position, copy.instruction, "shared", "update", copy.threads,
+                np.full(len(copy.threads), offset), MBARRIER_BYTES, "relaxed", "cluster", owner.position.cta, "async",
+            )  # fmt: skip
+            self._cta.observer.access(access)
 
     def judge(self, access: Access) -> None:
         """Report an access of what a copy in flight writes, or a write of what it reads: no barrier orders the two."""
@@ -138,7 +146,11 @@ class Copies:
         self._perform(lambda copy: np.full(len(copy.threads), copy.signal == signal), True)
 
     def finish(self) -> None:
-        """Perform all that is left."""
+        """Perform all that is left, as the CTA ends: its shared memory is gone before bulk copies are complete."""
+        for copy in self._pending:
+            if copy.bulk:
+                missing = "nothing waits for the copy before the CTA ends"
+                report(self._cta, "race", copy.instruction, copy.threads[:1], "copies", "shared memory", missing)
         for bulk in (False, True):
             self._perform(lambda copy: np.ones(len(copy.threads), bool), bulk)
 

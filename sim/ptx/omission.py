@@ -82,24 +82,24 @@ class Omission:
 
     Args:
         omitted: Their places in the kernel.
-        make: Makes the detector.
+        detector: The detector.
 
     Attributes:
         reached: Those of them that ran.
-        detector: The detector.
         active: Whether it is told of what happens.
+        lasting: Whether a proxy fence was performed meanwhile, so that the next barrier does not settle everything.
     """
 
-    def __init__(self, omitted: frozenset[int], make: Callable[[], RaceDetector]) -> None:
+    def __init__(self, omitted: frozenset[int], detector: RaceDetector) -> None:
         self.omitted = omitted
+        self.detector = detector
         self.reached: set[int] = set()
-        self.detector = make()
         self.active = False
-        self._make = make
+        self.lasting = False
 
-    def start(self, events: Iterable[Event]) -> None:
-        """Start anew with some events."""
-        self.detector, self.active = self._make(), True
+    def start(self, detector: RaceDetector, events: Iterable[Event]) -> None:
+        """Start with a detector and what it has not heard yet."""
+        self.detector, self.active, self.lasting = detector, True, False
         for name, arguments in events:
             getattr(self, name)(*arguments)
 
@@ -139,6 +139,7 @@ class Omission:
 
     def fence(self, position: Position, threads: Threads, instruction: Instruction, order: str, scope: Scope) -> None:
         """Threads perform a fence."""
+        self.lasting = self.lasting or order == "proxy"
         if not self._omits(instruction):
             self.detector.fence(position, threads, instruction, order, scope)
 
@@ -178,11 +179,8 @@ class Omissions:
     def __init__(
         self, sets: Iterable[frozenset[int]], place: Callable[[int], str] = hex, *, alone: bool = False
     ) -> None:
-        def make() -> RaceDetector:
-            return RaceDetector(place=place)
-
-        self.whole = Omission(frozenset(), make)
-        self.omissions = [Omission(omitted, make) for omitted in sets]
+        self.whole = Omission(frozenset(), RaceDetector(place=place))
+        self.omissions = [Omission(omitted, RaceDetector(place=place)) for omitted in sets]
         self._alone = alone
         self._by_place: dict[int, list[Omission]] = {}
         for each in self.omissions:
@@ -190,14 +188,15 @@ class Omissions:
             for index in each.omitted:
                 self._by_place.setdefault(index, []).append(each)
         self._watching = self._list_watching()
-        self._beginning: list[Event] = []
+        self._settled = self.whole.detector
         self._interval: list[Event] = []
 
     def begin(self, position: Position, kernel: Kernel) -> None:
         """A CTA starts."""
-        self._beginning.append(("begin", (position, kernel)))
         for each in self._watching:
             each.begin(position, kernel)
+        if self._alone:
+            self._settled = self.whole.detector.fork()
 
     def access(self, access: Access) -> None:
         """Some threads access memory."""
@@ -250,7 +249,7 @@ class Omissions:
         """Tell all that watch of an event, and those that leave its instruction out from now on too."""
         for each in self._by_place.get(instruction.index, ()):
             if not each.active and each.race is None:
-                each.start([*self._beginning, *self._interval])
+                each.start(self._settled.fork(), self._interval)
                 self._watching.append(each)
         for each in self._watching:
             getattr(each, name)(*arguments)
@@ -260,7 +259,9 @@ class Omissions:
     def _settle(self, instruction: Instruction) -> None:
         """Let those rest that found a race, or heard of this barrier: what is before it races with nothing to come."""
         for each in self.omissions:
-            heard = self._alone and instruction.index not in each.omitted
+            heard = self._alone and instruction.index not in each.omitted and not each.lasting
             each.active = each.active and not heard and each.race is None
         self._watching = self._list_watching()
         self._interval.clear()
+        if self._alone:
+            self._settled = self.whole.detector.fork()

@@ -11,7 +11,8 @@ Axioms, and where each is enforced:
 4. Launches of one rank follow one another: ``races_order``.
 5. Conflicting accesses without an edge race unless morally strong: ``races_rule``.
 6. Shared memory of another CTA is accessed before that CTA ends: ``races_window``.
-7. No access is forgotten while one to come can race with it: ``races_window``.
+7. A proxy fence lies between an access and a bulk copy of the same bytes: ``races_proxy``.
+8. No access is forgotten while one to come can race with it: ``races_window``.
 
 Values are those of the execution; that a load could see another store is what a
 race says.  Level 1, ``sim.observer``, applies the same axioms to whole programs.
@@ -30,12 +31,14 @@ from tiebreak.errors import InputError
 from .findings import Finding
 from .module import Instruction, Kernel
 from .observation import Access, Position, Scope, Threads
+from .program import KernelIdentity
 from .races_clock import Clock, join
 from .races_cta import CtaClock
 from .races_messages import Messages
 from .races_order import Stream, settle_all
+from .races_proxy import Proxies, uses_async_proxy
 from .races_record import Record, record_access
-from .races_report import explain, explain_outliving
+from .races_report import explain, explain_outliving, explain_unpublished
 from .races_window import Pair, Window
 
 GLOBAL = -1
@@ -70,8 +73,21 @@ class RaceDetector:
         self._records: dict[int, dict[Hashable, list[Record]]] = {}
         self._limits: dict[int, int] = {}
         self._messages = Messages()
+        self._proxies = Proxies()
+        self._copying: set[int] = set()
         self._tokens: dict[Hashable, Clock] = {}
         self._seen: set[Hashable] = set()
+
+    def fork(self) -> RaceDetector:
+        """Return a detector that goes on from here, where all threads of the only CTA know the same."""
+        (cta,) = self._ctas.values()
+        other = RaceDetector(place=self._place, replay=self._replay)
+        other._now = self._now
+        other.begin(cta.position, cta.kernel)
+        for same in other._ctas.values():
+            same.view = replace(same.view, common=cta.view.common)
+        other._proxies = self._proxies.copy()
+        return other
 
     def begin(self, position: Position, kernel: Kernel) -> None:
         """A CTA starts.
@@ -90,6 +106,8 @@ class RaceDetector:
         self._count += 1
         self._ctas[_key(position)] = cta
         self._records[cta.index] = {}
+        if uses_async_proxy(KernelIdentity(kernel)):
+            self._copying.add(cta.index)
         stream.start(cta)
         cluster = (position.rank, position.launch, position.cluster)
         self._clusters[cluster] = self._clusters.get(cluster, 0) + 1
@@ -115,7 +133,9 @@ class RaceDetector:
             one = slice(place, place + 1)
             if access.kind != "write":
                 self._messages.observe(window, cta, access, place)
-            self._note(cta, window, replace(access, threads=access.threads[one], addresses=access.addresses[one]))
+            values = tuple(value[one] for value in access.values)
+            part = replace(access, threads=access.threads[one], addresses=access.addresses[one], values=values)
+            self._note(cta, window, part)
             if access.kind != "read":
                 self._messages.write(window, cta, access, place, self._tick())
 
@@ -155,15 +175,19 @@ class RaceDetector:
             self._ctas[_key(position)].learn(threads, clock)
 
     def fence(self, position: Position, threads: Threads, instruction: Instruction, order: str, scope: Scope) -> None:
-        """Threads perform a fence; proxy fences order nothing by themselves."""
+        """Threads perform a fence."""
+        cta = self._ctas[_key(position)]
         if order != "proxy":
-            self._messages.fence(self._ctas[_key(position)], threads, order, scope, self._tick())
+            self._messages.fence(cta, threads, order, scope, self._tick())
+        elif cta.index in self._copying:
+            self._proxies.publish(cta, threads, self._tick())
 
     def end(self, position: Position) -> None:
         """Every thread of a CTA exited."""
         cta = self._ctas.pop(_key(position))
         self._close(cta)
         del self._records[cta.index]
+        self._copying.discard(cta.index)
         self._streams[position.rank].end(cta, self._tick())
         self._messages.end(cta)
         self._end_in_cluster(cta, (position.rank, position.launch, position.cluster))
@@ -211,11 +235,21 @@ class RaceDetector:
     def _note(self, cta: CtaClock, window: Hashable, access: Access) -> None:
         records = self._records[cta.index].setdefault(window, [])
         record = record_access(access, cta.view)
+        if cta.index in self._copying:
+            self._note_proxy(cta, window, access, record)
         if records and record.scope and _repeats(records[-1], record):
             return
         records.append(record)
         if len(records) >= self._limits.get(cta.index, LIMIT):
             self._shorten(cta)
+
+    def _note_proxy(self, cta: CtaClock, window: Hashable, access: Access, record: Record) -> None:
+        """Judge the access of a copy, or keep another one for copies to come."""
+        if access.proxy != "async":
+            self._proxies.note(window, record)
+            return
+        for each in self._proxies.judge(window, record, self._tick()):
+            self.report(explain_unpublished(each, self._place if window == GLOBAL else None, self._replay))
 
     def _close(self, cta: CtaClock) -> None:
         """Judge the interval of a CTA, which is over."""
@@ -261,6 +295,7 @@ class RaceDetector:
         clocks = [stream.settled for stream in self._streams]
         for window in self._windows.values():
             window.forget(clocks)
+        self._proxies.forget(clocks)
 
 
 def _key(position: Position) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .findings import WARP, Actor, Finding
 from .races_messages import needed_scope
+from .races_proxy import Unpublished
 from .races_record import SCOPES, Record
 from .races_window import Pair
 
@@ -33,6 +34,16 @@ def explain_outliving(record: Record, thread: int, replay: str) -> Finding:
     missing = f"no barrier.cluster orders it before the end of CTA {owner}, and of its shared memory"
     place = f"shared byte {address} of CTA {owner}, {record.width} bytes"
     return Finding("race", (_actor(record, thread),), place, missing, replay)
+
+
+def explain_unpublished(found: Unpublished, place: Callable[[int], str] | None, replay: str) -> Finding:
+    """Return the finding of an access that a copy follows without a proxy fence."""
+    sides = [(found.access, found.thread), (found.copy, found.issuer)]
+    lines = f"between line {found.access.instruction.line} and the copy of line {found.copy.instruction.line}"
+    where = place(found.address) if place is not None else f"shared byte {found.address}"
+    sides.sort(key=lambda side: side[0].instruction.line)
+    actors = tuple(_actor(record, thread) for record, thread in sides)
+    return Finding("race", actors, where, f"no fence.proxy.async {lines}", replay)
 
 
 def _actor(record: Record, thread: int) -> Actor:

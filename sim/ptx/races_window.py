@@ -236,7 +236,7 @@ class Window:
         # The last two places are those of MANY and NOBODY.
         known = np.zeros(self._highest + 3, dtype=np.int64)
         for other, time in common.ctas.items():
-            if other <= self._highest:
+            if 0 <= other <= self._highest:
                 known[other] = time
         found: list[Ints] = []
         for rank, (written, read) in self._traces.items():

@@ -13,6 +13,7 @@ from . import (
     broken_devices,
     broken_selection,
     broken_warps,
+    bulk,
     copies,
     devices,
     lists,
@@ -22,7 +23,7 @@ from . import (
 from .kernel import BrokenKernel, SoundKernel, build_text
 
 SOUND_KERNELS: dict[str, SoundKernel] = {
-    kernel.name: kernel for module in (blocks, radix, lists, warps, devices, copies) for kernel in module.SOUND
+    kernel.name: kernel for module in (blocks, radix, lists, warps, devices, copies, bulk) for kernel in module.SOUND
 }
 """Correct kernels by name."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .bulk import BULK_REFILL, BULK_STORE
 from .copies import ADJACENT_BYTES, ASYNC_PIPELINE, MBARRIER, ROW_OFFSET, TAIL, VECTOR_LOAD
 from .kernel import BrokenKernel, Edit
 
@@ -127,5 +128,37 @@ BROKEN = (
         original=MBARRIER,
         edits=(Edit("    bar.sync 0; // initialised\n"),),
         places=("mbarrier.init.shared.b64 [filled]",),
+    ),
+    BrokenKernel(
+        name="refilled-without-proxy-fence",
+        rule="a proxy fence lies between loads and a bulk copy that overwrites what they read",
+        source="https://github.com/deepseek-ai/DeepEP/pull/642",
+        original=BULK_REFILL,
+        edits=(Edit("    fence.proxy.async.shared::cta; // published\n"),),
+        places=("ld.shared.u32 %r_value", "cp.async.bulk.shared::cluster"),
+    ),
+    BrokenKernel(
+        name="barrier-object-not-published",
+        rule="a fence publishes the initialisation of a barrier object to bulk copies that complete it",
+        source="https://github.com/MoonshotAI/FlashKDA/issues/24",
+        original=BULK_REFILL,
+        edits=(Edit("    fence.mbarrier_init.release.cluster;\n"),),
+        places=("mbarrier.init", "cp.async.bulk.shared::cluster"),
+    ),
+    BrokenKernel(
+        name="stored-without-proxy-fence",
+        rule="a proxy fence lies between stores and a bulk copy of what they wrote",
+        source="https://github.com/MoonshotAI/FlashKDA/issues/24",
+        original=BULK_STORE,
+        edits=(Edit("    fence.proxy.async.shared::cta; // published\n"),),
+        places=("st.shared.u32 [%r_slot]", "cp.async.bulk.global"),
+    ),
+    BrokenKernel(
+        name="ended-before-bulk-store",
+        rule="a CTA ends after bulk copies have read its shared memory",
+        source="https://github.com/NVIDIA/TransformerEngine/pull/3417",
+        original=BULK_STORE,
+        edits=(Edit("    cp.async.bulk.wait_group 0;\n"),),
+        places=("cp.async.bulk.global",),
     ),
 )  # fmt: skip
