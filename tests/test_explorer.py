@@ -216,7 +216,7 @@ def test_counterexample_is_short_and_played_again() -> None:
     example = explain(program, failing.failures[0])
     assert (len(example.schedule), example.switches, example.replayed, example.attempts) == (4, 1, 10, 10)
     table = draw_table(program, example)
-    assert "-> store data = 1 (weak)" in table and "played again 10 times out of 10" in table
+    assert "-> store data = 1 (weak)" in table and "executed again 10 times out of 10" in table
     assert draw_diagram(program, example).count("stroke-dasharray") == 1
     trace = json.loads(write_trace(program, example))["traceEvents"]
     assert sorted({record["ph"] for record in trace}) == ["M", "X", "f", "s"]

@@ -235,9 +235,9 @@ def test_terminal_shows_counts_and_unbroken_replay_commands(width: int) -> None:
     assert "1,200" in text
     assert "not applicable" in text
     assert "survived" in text
-    assert (
-        verdict(REPORT)
-        == "checks failed: 1 of 3, judgements: 1,237 in 12 s, mutants killed by the simulator: 1 of 2 in 0 s; exit status 1"
+    assert verdict(REPORT) == (
+        "checks failed: 1 of 3, judgements: 1,237 in 12 s, mutants killed by the simulator: 1 of 2 in 0 s; "
+        "exit status 1"
     )
 
 

@@ -1,4 +1,4 @@
-"""A failure as a schedule that people can follow: few events, few switches between threads, and played again.
+"""A failure as a schedule that people can follow: few switches between threads, few events, and executed again.
 
 An execution graph becomes a sequence of events in which each comes after what
 it needs.  Of the events only those stay that the failure depends on.
@@ -6,20 +6,17 @@ it needs.  Of the events only those stay that the failure depends on.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from .execution import Event, Execution
-from .exploration import Failure
-from .history import describe_failure, gives_value
-from .layout import ARRIVED, FENCED, READ, STARVED, WRITE
-from .operations import Await, Barrier, Lanes, Operation
+from .blame import Blame, find_blame
+from .execution import Event
+from .judging import Failure
+from .operations import Await
 from .program import Program
-
-STATES = 200_000
-"""Sets of events up to which the fewest switches are looked for."""
+from .reexecution import Reexecution, reexecute
+from .schedule import collect_needs, find_writes, order_events
 
 
 @dataclass(frozen=True)
@@ -29,14 +26,19 @@ class Counterexample:
     Attributes:
         failure: What it shows.
         schedule: Its events in an order in which they can happen.
-        replayed: How often, of ``attempts``, running the threads on the values
-            of the schedule gave the same operations and the same end.
+        blame: What it is about.
+        replayed: How often, of ``attempts``, running the threads again in the
+            order of the schedule ended in the same failure.
+        candidates: Failures of which it is the one with the fewest switches,
+            and of those the one with the fewest events.
     """
 
     failure: Failure
     schedule: tuple[Event, ...]
-    replayed: int
-    attempts: int
+    blame: Blame
+    replayed: int = 0
+    attempts: int = 0
+    candidates: int = 1
 
     @property
     def switches(self) -> int:
@@ -44,121 +46,74 @@ class Counterexample:
         threads = [event.thread for event in self.schedule]
         return sum(a != b for a, b in pairwise(threads))
 
-
-def explain(program: Program, failure: Failure, attempts: int = 10) -> Counterexample:
-    """Make a failure short, and play it again."""
-    execution = failure.execution
-    needed = _needed(failure)
-    before = {event.number: _before(execution, event) & needed for event in execution.events if event.number in needed}
-    schedule = tuple(execution.events[number] for number in order_events(execution, before))
-    replayed = sum(replay(program, execution) for _ in range(attempts))
-    return Counterexample(failure, schedule, replayed, attempts)
+    @property
+    def size(self) -> tuple[int, int]:
+        """What is to be small: switches, then events."""
+        return self.switches, len(self.schedule)
 
 
-def _needed(failure: Failure) -> frozenset[int]:
-    """Events that a failure depends on."""
-    execution = failure.execution
-    if failure.events is not None:
-        ends = set(failure.events)
-    elif failure.property == "assertion":
-        failed = {thread for thread, state in enumerate(execution.states) if state.failure}
-        ends = {event.number for event in execution.events if event.thread in failed}
-    else:
-        return frozenset(range(len(execution.events)))
-    needed: set[int] = set()
-    while ends:
-        number = ends.pop()
-        needed.add(number)
-        ends |= _before(execution, execution.events[number]) - needed
-    return frozenset(needed)
+def explain(program: Program, *failures: Failure, attempts: int = 10) -> Counterexample:
+    """Make failures short, choose the shortest, and execute it again."""
+    shortest = min((_shorten(program, failure) for failure in _pick(failures)), key=lambda example: example.size)
+    return Counterexample(
+        shortest.failure,
+        shortest.schedule,
+        shortest.blame,
+        sum(replay(program, shortest) for _ in range(attempts)),
+        attempts,
+        len(failures),
+    )
 
 
-def _before(execution: Execution, event: Event) -> frozenset[int]:
-    """Events that come directly before one: by program order, reads-from and barriers; all, for endless waits."""
-    if event.kind == STARVED:
-        return frozenset(other.number for other in execution.events if other.kind != STARVED)
-    earlier = {
-        other.number
-        for other in execution.events
-        if other.thread == event.thread
-        and (other.key[1] < event.key[1] or (other.number == event.partner and event.kind == WRITE))
-    }
-    if event.source is not None and event.source >= 0:
-        earlier.add(event.source)
-    return frozenset(earlier | event.synchronised)
+def _pick(failures: Iterable[Failure]) -> Iterable[Failure]:
+    """Failures that differ in what happened before them."""
+    seen: dict[Hashable, Failure] = {}
+    for failure in failures:
+        events = failure.execution.events
+        about = frozenset(events[number].key for number in failure.events or ())
+        seen.setdefault((failure.property, about, failure.execution.key), failure)
+    return seen.values()
 
 
-def order_events(execution: Execution, before: dict[int, frozenset[int]]) -> list[int]:
-    """Events in an order with the fewest switches between threads, or with few where there are too many orders."""
-    frontier: dict[tuple[frozenset[int], int], list[int]] = {(frozenset(), -1): []}
-    seen: set[tuple[frozenset[int], int]] = set()
-    while frontier:
-        further: dict[tuple[frozenset[int], int], list[int]] = {}
-        for (done, thread), path in frontier.items():
-            done, path = _run(execution, before, done, thread, path)
-            if len(done) == len(before):
-                return path
-            if (done, thread) in seen:
-                continue
-            seen.add((done, thread))
-            for other in {execution.events[number].thread for number in before if number not in done} - {thread}:
-                if _run(execution, before, done, other, path)[0] != done:
-                    further.setdefault((done, other), path)
-        if len(seen) > STATES:
-            further = dict([max(further.items(), key=lambda entry: len(entry[0][0]))])
-        frontier = further
-    return sorted(before)
+def _shorten(program: Program, failure: Failure) -> Counterexample:
+    """Leave out what a failure does not depend on, and put the rest in order."""
+    blame = find_blame(program, failure)
+    events = failure.execution.events
+    needs = collect_needs(failure.execution, blame.ends)
+    schedule = tuple(events[number] for number in order_events(failure.execution, needs))
+    return Counterexample(failure, schedule, blame)
 
 
-def _run(
-    execution: Execution, before: dict[int, frozenset[int]], done: frozenset[int], thread: int, path: list[int]
-) -> tuple[frozenset[int], list[int]]:
-    """Let a thread go on as far as it can."""
-    progress = True
-    while progress:
-        progress = False
-        for number, needs in before.items():
-            if number not in done and execution.events[number].thread == thread and needs <= done:
-                done, path, progress = done | {number}, [*path, number], True
-    return done, path
+def replay(program: Program, example: Counterexample) -> bool:
+    """Run the threads again in the order of the schedule; whether it ends in the same failure."""
+    again = reexecute(program, example.failure.execution, example.schedule)
+    return again is not None and _fails_again(example, again)
 
 
-def replay(program: Program, execution: Execution) -> bool:
-    """Run every thread on the values that it read; whether it issues the same operations and ends in the same way."""
-    return all(_replay_thread(program, execution, thread) for thread in range(len(program.threads)))
+def _fails_again(example: Counterexample, again: Reexecution) -> bool:
+    """Whether threads that ran again are where the failure is."""
+    failure = example.failure
+    states = failure.execution.states
+    if failure.property == "assertion":
+        return any(
+            again.thread(thread).failure == state.failure for thread, state in enumerate(states) if state.failure
+        )
+    if failure.property == "progress":
+        return all(_waits_again(example, again, index) for index in range(len(example.blame.waits)))
+    if failure.property == "check":
+        return all(again.thread(thread).result == state.result for thread, state in enumerate(states))
+    # A race: both accesses have been made, and what orders them is in the schedule.
+    return set(failure.events or ()) <= {event.number for event in example.schedule}
 
 
-def _replay_thread(program: Program, execution: Execution, thread: int) -> bool:
-    """Run one thread on the values that it read."""
-    state = execution.states[thread]
-    events = {event.key[1:]: event for event in execution.events if event.thread == thread}
-    run: Generator[Operation | Lanes, Any, Any] = program.threads[thread].body()
-    block = 0
-    try:
-        issued = next(run)
-        for sent in state.sent:
-            if not _is_same(issued, events, block, sent):
-                return False
-            block += 2 if isinstance(issued, Barrier) else 1
-            issued = run.send(sent)
-    except StopIteration as stop:
-        return not state.operations and bool(stop.value == state.result)
-    except AssertionError as error:
-        return describe_failure(error) == state.failure
-    operations = issued.operations if isinstance(issued, Lanes) else (issued,)
-    return [type(operation) for operation in operations] == [type(operation) for operation in state.operations]
-
-
-def _is_same(issued: Operation | Lanes, events: dict[tuple[int, int, int], Event], block: int, sent: object) -> bool:
-    """Whether operations are those of a block of the execution, and read what the thread was sent."""
-    operations = issued.operations if isinstance(issued, Lanes) else (issued,)
-    values = sent if isinstance(issued, Lanes) and isinstance(sent, tuple) else (sent,)
-    for lane, (operation, value) in enumerate(zip(operations, values, strict=True)):
-        found = [event for kind in (READ, WRITE, FENCED, ARRIVED) if (event := events.get((block, lane, kind)))]
-        if not found or found[0].operation != operation:
-            return False
-        if isinstance(operation, Await) and not operation.predicate(found[0].value):
-            return False
-        if gives_value(operation) and found[0].value != value:
-            return False
-    return True
+def _waits_again(example: Counterexample, again: Reexecution, index: int) -> bool:
+    """Whether a thread waits again, for a value that is not there when nobody moves any more."""
+    wait = example.blame.waits[index]
+    if wait.operation not in again.thread(wait.thread).operations:
+        return False
+    if not isinstance(wait.operation, Await):
+        return True
+    execution = example.failure.execution
+    writes = find_writes(execution, wait.operation.location)
+    last = [write for write in writes if not any(write.number in other.earlier for other in writes)]
+    return not any(wait.operation.predicate(write.value) for write in last)

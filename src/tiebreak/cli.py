@@ -213,6 +213,9 @@ def explore(
     seed: Annotated[int, typer.Option(help="Seed of random executions.", min=0)] = 0,
     checkpoint: Annotated[Path | None, typer.Option(help="File to go on from, written on Ctrl-C.")] = None,
     report: Annotated[Path | None, typer.Option(help="Folder for the pictures of a failure.")] = None,
+    mutant: Annotated[
+        str, typer.Option(help="Mutant of the protocol or of the kernels; tiebreak mutants lists them.")
+    ] = "",
 ) -> None:
     """Explore all executions of a program; exit 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
     from tiebreak.explore.command import ExploreRequest, run_exploration
@@ -229,8 +232,21 @@ def explore(
         seed=seed,
         checkpoint=checkpoint,
         report=report,
+        mutant=mutant,
     )
     raise typer.Exit(run_exploration(request, Console()))
+
+
+@app.command()
+def mutants(
+    checker: Annotated[str, typer.Option(help="simulator, explorer or both.")] = "both",
+    workers: Annotated[int | None, typer.Option(help="Worker processes. Default: one per core.", min=1)] = None,
+    report: Annotated[Path | None, typer.Option(help="Folder for report.json, index.html and junit.xml.")] = None,
+) -> None:
+    """Require every seeded bug to be caught, and say how long that takes; exit 1 if one survives."""
+    from tiebreak.verify.job import Request, run_mutants_only
+
+    raise typer.Exit(run_mutants_only(checker, Request(workers=workers, report=report), Console()))
 
 
 def main() -> None:

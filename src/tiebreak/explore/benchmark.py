@@ -7,11 +7,11 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from tiebreak.sim.explorer.counterexample import replay
 from tiebreak.sim.explorer.execution import Execution
 from tiebreak.sim.explorer.exploration import Exploration, Options
 from tiebreak.sim.explorer.families import flag_barrier
 from tiebreak.sim.explorer.models import MODELS
+from tiebreak.sim.explorer.reexecution import reexecute
 
 REPEATS = 7
 
@@ -25,7 +25,7 @@ def measure(model: str, memo: bool) -> tuple[int, float]:
     program = flag_barrier(4, 2)
 
     def rerun(execution: Execution) -> None:
-        assert replay(program, execution)
+        assert reexecute(program, execution, execution.events) is not None
 
     def explore() -> Exploration:
         exploration = Exploration(program, Options(model=model), visit=None if memo else rerun)

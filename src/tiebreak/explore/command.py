@@ -5,23 +5,28 @@ from __future__ import annotations
 import contextlib
 import inspect
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 
 from tiebreak.errors import InputError
+from tiebreak.mutants.protocols import PROTOCOLS
 from tiebreak.sim.explorer.checkpoint import resume, save
-from tiebreak.sim.explorer.counterexample import explain
-from tiebreak.sim.explorer.exploration import Check, Exploration, Options
+from tiebreak.sim.explorer.counterexample import Counterexample
+from tiebreak.sim.explorer.exploration import Exploration, Options
 from tiebreak.sim.explorer.families import FAMILIES
+from tiebreak.sim.explorer.judging import Check
 from tiebreak.sim.explorer.models import find_model
 from tiebreak.sim.explorer.program import Program
 from tiebreak.sim.explorer.verdicts import Verdict
+from tiebreak.sim.protocols.protocol import Protocol
 
 from .pictures import draw_diagram, write_graph, write_trace
+from .shortest import find_counterexample
 from .table import draw_table
 
 PROGRESS_SECONDS = 5.0
@@ -34,7 +39,7 @@ class ExploreRequest:
     """What the command line asked for.
 
     Attributes:
-        program: Name in ``FAMILIES``, or ``merge`` for the Triton kernels of a scenario.
+        program: Name in ``FAMILIES`` or ``PROTOCOLS``, or ``merge`` for the Triton kernels of a scenario.
         parameters: ``name=value`` of the program's parameters, or of the scenario's.
         model: Memory model.
         strategy: ``exhaustive`` or ``random:N``.
@@ -44,6 +49,7 @@ class ExploreRequest:
         seed: Of random executions.
         checkpoint: File to go on from, and to leave behind.
         report: Folder for pictures of a failure.
+        mutant: Name of a mutant of the protocol or of the kernels.
     """
 
     program: str
@@ -56,6 +62,7 @@ class ExploreRequest:
     seed: int = 0
     checkpoint: Path | None = None
     report: Path | None = None
+    mutant: str = ""
 
     def build_program(self) -> Program:
         """The program with its parameters.
@@ -63,9 +70,11 @@ class ExploreRequest:
         Raises:
             InputError: There is no such program or parameter.
         """
-        if self.program not in FAMILIES:
-            raise InputError("program", value=self.program, limit=f"merge, or one of {', '.join(FAMILIES)}")
-        wanted = inspect.signature(FAMILIES[self.program]).parameters
+        known: dict[str, Callable[..., Any]] = dict(FAMILIES)
+        known.update({name: protocol.resize for name, protocol in PROTOCOLS.items()})
+        if self.program not in known:
+            raise InputError("program", value=self.program, limit=f"merge, or one of {', '.join(known)}")
+        wanted = inspect.signature(known[self.program]).parameters
         arguments: dict[str, object] = {}
         for parameter in self.parameters:
             name, _, value = parameter.partition("=")
@@ -75,11 +84,20 @@ class ExploreRequest:
         missing = [name for name, entry in wanted.items() if entry.default is entry.empty and name not in arguments]
         if missing:
             raise InputError("parameters", value=self.parameters, limit=f"{self.program} needs {', '.join(missing)}")
-        return FAMILIES[self.program](**arguments)
+        built: Protocol | Program = known[self.program](**arguments)
+        return built.program if isinstance(built, Protocol) else built
 
     @contextlib.contextmanager
     def open(self) -> Iterator[tuple[Program, Check | None]]:
         """The program, and what must hold of its executions."""
+        if self.mutant:
+            from .mutation import open_mutant
+
+            if self.parameters:
+                raise InputError("parameters", value=self.parameters, limit="a mutant has sizes of its own")
+            with open_mutant(f"{self.program}/{self.mutant}") as opened:
+                yield opened
+            return
         if self.program != "merge":
             yield self.build_program(), None
             return
@@ -124,6 +142,9 @@ def run_exploration(request: ExploreRequest, console: Console) -> int:
         else:
             raise InputError("strategy", value=request.strategy, limit="exhaustive or random:N")
         _print(exploration, program, request, console)
+        if exploration.failures:
+            example = find_counterexample(program, exploration.options, check, exploration.failures)
+            _show(example, program, request, console)
     verdict = exploration.conclusion.verdict
     if verdict is Verdict.FAILED:
         return 1
@@ -178,11 +199,13 @@ def _print(exploration: Exploration, program: Program, request: ExploreRequest, 
     )
     for limit in model.limits:
         console.print(f"not produced: {limit.name}", highlight=False)
-    if exploration.failures:
-        example = explain(program, exploration.failures[0])
-        console.print(draw_table(program, example), highlight=False, markup=False, soft_wrap=True)
-        if request.report is not None:
-            request.report.mkdir(parents=True, exist_ok=True)
-            (request.report / "schedule.svg").write_text(draw_diagram(program, example), encoding="utf-8")
-            (request.report / "schedule.trace.json").write_text(write_trace(program, example), encoding="utf-8")
-            (request.report / "execution.dot").write_text(write_graph(program, example), encoding="utf-8")
+
+
+def _show(example: Counterexample, program: Program, request: ExploreRequest, console: Console) -> None:
+    """Print a counterexample, and draw it."""
+    console.print(draw_table(program, example), highlight=False, markup=False, soft_wrap=True)
+    if request.report is not None:
+        request.report.mkdir(parents=True, exist_ok=True)
+        (request.report / "schedule.svg").write_text(draw_diagram(program, example), encoding="utf-8")
+        (request.report / "schedule.trace.json").write_text(write_trace(program, example), encoding="utf-8")
+        (request.report / "execution.dot").write_text(write_graph(program, example), encoding="utf-8")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from html import escape
 from itertools import pairwise
 
+from tiebreak.sim.explorer.blame import Ghost, Node
 from tiebreak.sim.explorer.counterexample import Counterexample
 from tiebreak.sim.explorer.execution import Event
 from tiebreak.sim.explorer.layout import WRITE
@@ -19,28 +20,37 @@ COLUMN, ROW, TOP = 380, 34, 60
 
 def draw_diagram(program: Program, example: Counterexample) -> str:
     """Space-time diagram as SVG: threads from left to right, time downwards, the missing edge in red."""
-    places = {event.number: (COLUMN * event.thread + 30, TOP + ROW * row) for row, event in enumerate(example.schedule)}
+    nodes: list[Event | Ghost] = [*example.schedule, *example.blame.ghosts]
+    places = {_key(node): (COLUMN * node.thread + 30, TOP + ROW * row) for row, node in enumerate(nodes)}
     width, height = COLUMN * len(program.threads), TOP + ROW * (len(places) + 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="monospace" '
         'font-size="12"><defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
-        'orient="auto"><path d="M0 0L8 4L0 8z"/></marker></defs>'
+        'orient="auto"><path d="M0 0L8 4L0 8z"/></marker></defs><rect width="100%" height="100%" fill="#fff"/>'
     ]
     for index, thread in enumerate(program.threads):
         x = COLUMN * index + 30
         parts.append(f'<text x="{x}" y="24" font-weight="bold">{escape(thread.name or f"thread {index}")}</text>')
         parts.append(f'<line x1="{x}" y1="34" x2="{x}" y2="{height - 10}" stroke="#999"/>')
-    for event in example.schedule:
-        x, y = places[event.number]
+    for node in nodes:
+        (x, y), colour = places[_key(node)], "#d00" if isinstance(node, Ghost) else "#000"
+        text = node.text if isinstance(node, Ghost) else say(node, example)
         parts.append(
-            f'<circle cx="{x}" cy="{y}" r="4"/><text x="{x + 10}" y="{y + 4}">{escape(say(event, example))}</text>'
+            f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/>'
+            f'<text x="{x + 10}" y="{y + 4}" fill="{colour}">{escape(text)}</text>'
         )
-        if event.source in places and event.source is not None:
-            parts.append(_arrow(places[event.source], (x, y), "#000", ""))
-    if example.failure.events:
-        first, second = example.failure.events
-        parts.append(_arrow(places[first], places[second], "#d00", ' stroke-dasharray="6 3" stroke-width="2"'))
+        if isinstance(node, Event) and node.source in places:
+            parts.append(_arrow(places[node.source], (x, y), "#000", ""))
+    for first, second in example.blame.missing:
+        end = places[_key(second)]
+        start = (4, end[1] - ROW // 2) if first is None else places[_key(first)]
+        parts.append(_arrow(start, end, "#d00", ' stroke-dasharray="6 3" stroke-width="2"'))
     return "".join([*parts, "</svg>"])
+
+
+def _key(node: Node) -> Ghost | int | None:
+    """What a node goes by: events by their number."""
+    return node.number if isinstance(node, Event) else node
 
 
 def _arrow(start: tuple[int, int], end: tuple[int, int], colour: str, style: str) -> str:
@@ -87,10 +97,19 @@ def write_graph(program: Program, example: Counterexample) -> str:
             lines.append(f"  e{event.source} -> e{event.number} [label=rf, color=blue, constraint=false];")
         if event.kind == WRITE and (last := max(event.earlier & shown, key=_depth(example), default=None)) is not None:
             lines.append(f"  e{last} -> e{event.number} [label=co, color=gray, constraint=false];")
-    if example.failure.events:
-        first, second = example.failure.events
-        lines.append(f"  e{first} -> e{second} [label=missing, color=red, style=dashed, constraint=false];")
+    for index, ghost in enumerate(example.blame.ghosts):
+        lines.append(f"  g{index} [label={json.dumps(ghost.text)}, color=red];")
+    for first, second in example.blame.missing:
+        ends = f"{_name(example, first)} -> {_name(example, second)}"
+        lines.append(f"  {ends} [label=missing, color=red, style=dashed, constraint=false];")
     return "\n".join([*lines, "}"])
+
+
+def _name(example: Counterexample, node: Node) -> str:
+    """Name of a node in DOT."""
+    if isinstance(node, Event):
+        return f"e{node.number}"
+    return "nobody" if node is None else f"g{example.blame.ghosts.index(node)}"
 
 
 def _depth(example: Counterexample) -> Callable[[int], int]:

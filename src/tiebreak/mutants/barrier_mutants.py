@@ -207,7 +207,7 @@ SENTINEL_MUTANTS = (
     ),
     _sentinel(
         name="gpu-scope-send",
-        changed=SENTINEL.alter("send", scope=GPU),
+        changed=SENTINEL.resize(epochs=2).alter("send", scope=GPU),
         rule="words for another GPU are written at system scope",
         source="https://github.com/ROCm/iris/issues/462",
         failures=(*_STALE, LOST),

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib.metadata
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tiebreak
 from tiebreak.backends.registry import default_names, expand_names, form_of, make_backend, on_device
 from tiebreak.errors import InputError
+from tiebreak.explore.mutation import find_correct, list_correct, list_mutants, run_correct, run_explored
 from tiebreak.inputs.captured import default_input, load_input
 from tiebreak.mutants.catalogue import MUTANTS
-from tiebreak.report.model import Cell, MutantResult, Report
+from tiebreak.report.model import Cell, MutantResult, Proof, Report
 from tiebreak.report.summary import print_summary
 from tiebreak.report.writer import prepare_folder, write_report
+from tiebreak.sim.explorer.verdicts import Verdict
 from tiebreak.spec.order import resolve_preset
 from tiebreak.target.job import run_target
 
@@ -129,7 +133,38 @@ def run_request(request: Request, console: Console) -> int:
         default = default_names() if request.input is None else ("spec", "sim")
         backends = expand_names(request.backends or default)
         cells, inputs = _run_properties(request, effort, backends, console)
-    mutants = _run_mutants(request, console) if request.mutants else []
+    mutants, proofs = _run_mutants(tuple(CHECKERS), request, console) if request.mutants else ([], [])
+    return _conclude(request, started, begun, effort, cells, inputs, mutants, proofs, console)
+
+
+def run_mutants_only(checker: str, request: Request, console: Console) -> int:
+    """Run mutants and nothing else, print their table and write a report; return the exit status.
+
+    Raises:
+        InputError: There is no such checker.
+    """
+    started, begun = datetime.datetime.now(datetime.UTC), time.monotonic()
+    if checker not in (*CHECKERS, "both"):
+        raise InputError("--checker", value=checker, limit=f"one of {', '.join(CHECKERS)}, both")
+    if request.report is not None:
+        prepare_folder(request.report)
+    checkers = tuple(CHECKERS) if checker == "both" else (checker,)
+    mutants, proofs = _run_mutants(checkers, request, console)
+    return _conclude(request, started, begun, request.effort(), [], [], mutants, proofs, console)
+
+
+def _conclude(
+    request: Request,
+    started: datetime.datetime,
+    begun: float,
+    effort: Effort,
+    cells: Sequence[Cell],
+    inputs: Sequence[str],
+    mutants: Sequence[MutantResult],
+    proofs: Sequence[Proof],
+    console: Console,
+) -> int:
+    """Print the tables of a run, write its report, and return the exit status."""
     clean = all(cell.result != "failed" for cell in cells) and all(mutant.killed for mutant in mutants)
     report = Report(
         tiebreak_version=tiebreak.__version__,
@@ -142,6 +177,7 @@ def run_request(request: Request, console: Console) -> int:
         ranks=effort.ranks,
         cells=tuple(cells),
         mutants=tuple(mutants),
+        proofs=tuple(proofs),
         inputs=tuple(inputs),
         exit_status=0 if clean else 1,
     )
@@ -204,13 +240,33 @@ def _run_target(request: Request, target: str) -> tuple[list[Cell], list[str]]:
     return [cell], inputs
 
 
-def _run_mutants(request: Request, console: Console) -> list[MutantResult]:
+def _run_mutants(checkers: Sequence[str], request: Request, console: Console) -> tuple[list[MutantResult], list[Proof]]:
+    """Run the mutants of some checkers, and what those of the explorer are compared with."""
     workers = request.workers or default_workers()
+    results: dict[tuple[str, str], MutantResult] = {}
+    proofs: list[Proof] = []
     with _progress(console) as progress:
-        bar = progress.add_task("mutants", total=len(MUTANTS))
-        results = list(run_in_workers(run_mutant, list(MUTANTS), workers, lambda: progress.advance(bar)))
-    order = list(MUTANTS)
-    return sorted(results, key=lambda result: order.index(result.name))
+        for checker in checkers:
+            names, work = CHECKERS[checker]
+            bar = progress.add_task(f"{checker}", total=len(names))
+            for result in run_in_workers(work, names, workers, functools.partial(progress.advance, bar)):
+                results[checker, result.name] = result
+        if "explorer" in checkers:
+            bar = progress.add_task("proofs", total=len(list_correct()))
+            proofs += run_in_workers(run_correct, list_correct(), workers, functools.partial(progress.advance, bar))
+    proved = {proof.name for proof in proofs if proof.verdict == Verdict.PROVED.value}
+    ordered = [results[checker, name] for checker in checkers for name in CHECKERS[checker][0]]
+    judged = [result if result.checker == "simulator" or find_correct(result.name) in proved else
+              msgspec.structs.replace(result, killed=False, message="the correct protocol is not proved")
+              for result in ordered]  # fmt: skip
+    return judged, sorted(proofs, key=lambda proof: list_correct().index(proof.name))
+
+
+CHECKERS: dict[str, tuple[list[str], Callable[[str], MutantResult]]] = {
+    "simulator": (list(MUTANTS), run_mutant),
+    "explorer": (list_mutants(), run_explored),
+}
+"""The mutants of each checker, and what looks for one."""
 
 
 def _progress(console: Console) -> Progress:

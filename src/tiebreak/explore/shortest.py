@@ -1,0 +1,37 @@
+"""The shortest of several counterexamples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tiebreak.sim.explorer.counterexample import Counterexample, explain
+from tiebreak.sim.explorer.exploration import Exploration, Options
+from tiebreak.sim.explorer.judging import Check, Failure
+from tiebreak.sim.explorer.program import Program
+
+FAILURES, CLASSES = 32, 256
+"""How many failures are compared, and after how many classes no more are looked for."""
+
+
+def find_failures(program: Program, options: Options, check: Check | None = None, persist: bool = True) -> Exploration:
+    """Explore on after the first failure, as far as there is something to compare it with.
+
+    ``persist`` explores to the end where nothing fails.
+    """
+    exploration = Exploration(program, replace(options, stop=False, shard=0, shards=1), check)
+
+    def is_enough() -> bool:
+        found = len(exploration.failures)
+        return found >= FAILURES or (exploration.counts.classes >= CLASSES and (found > 0 or not persist))
+
+    exploration.run(pause=is_enough)
+    return exploration
+
+
+def find_counterexample(
+    program: Program, options: Options, check: Check | None, failures: Sequence[Failure]
+) -> Counterexample:
+    """The counterexample with the fewest switches, and of those with the fewest events, among failures to be found."""
+    others = find_failures(program, options, check, persist=False).failures
+    return explain(program, *(others or failures))

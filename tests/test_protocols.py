@@ -1,0 +1,178 @@
+"""Flag protocols in the explorer: the correct ones are proved, every mutant is killed, and shown in few events."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+import pytest
+from typer.testing import CliRunner
+
+from tiebreak.cli import app
+from tiebreak.errors import InputError
+from tiebreak.explore import mutation
+from tiebreak.explore.mutation import OPTIONS, list_correct, list_mutants, run_correct, run_explored
+from tiebreak.explore.shortest import find_counterexample, find_failures
+from tiebreak.mutants.protocols import PROTOCOL_MUTANTS, PROTOCOLS
+from tiebreak.sim.explorer.counterexample import explain, replay
+from tiebreak.sim.explorer.exploration import Exploration, explore
+from tiebreak.sim.explorer.families import straight
+from tiebreak.sim.explorer.layout import WRITE
+from tiebreak.sim.explorer.operations import Load, Order, Store, at_least, equal_to
+from tiebreak.sim.explorer.program import Program, parallel
+from tiebreak.sim.explorer.schedule import collect_needs, order_events
+from tiebreak.sim.protocols.push import ALTERNATING
+from tiebreak.sim.protocols.rows import ROWS
+from tiebreak.verify import job
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_correct_protocol_is_proved(name: str) -> None:
+    assert run_correct(name).verdict == "PROVED"
+
+
+@pytest.mark.parametrize("name", PROTOCOL_MUTANTS)
+def test_mutant_is_killed_and_drawn(name: str) -> None:
+    result = run_explored(name)
+    assert result.killed, result.message
+    assert result.property in PROTOCOL_MUTANTS[name].failures
+    example = result.counterexample
+    assert example is not None and (example.replayed, example.attempts) == (10, 10)
+    assert 'stroke="#d00"' in example.diagram
+    assert "-> " in example.table and example.table.count("\n") >= 2
+
+
+def test_catalogue_is_large_and_names_its_sources() -> None:
+    assert len(PROTOCOL_MUTANTS) >= 80 and len(list_mutants()) >= 100
+    assert all(mutant.source.startswith("https://") and mutant.rule for mutant in PROTOCOL_MUTANTS.values())
+    assert len({(str(mutant.changed), mutant.protocol.name) for mutant in PROTOCOL_MUTANTS.values()}) == len(
+        PROTOCOL_MUTANTS
+    )
+    kinds = {kind for mutant in PROTOCOL_MUTANTS.values() for kind in mutant.failures}
+    assert kinds == {"race", "assertion", "lost signal", "signal never sent", "deadlock", "starvation by residency"}
+
+
+def test_kernels_of_a_mutant_are_explored() -> None:
+    result = run_explored("merge/relaxed-publish")
+    assert result.killed and result.property == "race"
+    assert result.replay == "tiebreak explore merge --mutant relaxed-publish --awaits merged"
+    assert result.counterexample is not None and "published_rows" in result.counterexample.table
+
+
+def test_mutant_without_a_proof_of_its_protocol_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation, "PROTOCOLS", {**PROTOCOLS, "alternating": ALTERNATING.resize(slots=1)})
+    monkeypatch.setattr(job, "list_correct", lambda: ["alternating", "relay"])
+    names = ["alternating/no-wait", "relay/relaxed-wait"]
+    monkeypatch.setitem(job.CHECKERS, "explorer", (names, run_explored))
+    result = CliRunner().invoke(app, ["mutants", "--checker", "explorer", "--workers", "1"])
+    assert result.exit_code == 1
+    assert "killed by the explorer: 1 of 2" in result.output
+    assert "correct: alternating: FAILED(assertion)" in result.output and "correct: relay: PROVED" in result.output
+
+
+def test_every_mutant_belongs_to_something_correct() -> None:
+    assert {mutation.find_correct(name) for name in list_mutants()} == set(list_correct())
+
+
+def test_commands_show_a_mutant_and_refuse_others() -> None:
+    run = CliRunner()
+    shown = run.invoke(app, ["explore", "relay", "--mutant", "relaxed-signal", "--awaits", "merged"])
+    assert (
+        shown.exit_code == 1 and "-> load data" in shown.output and "executed again 10 times out of 10" in shown.output
+    )
+    proved = run.invoke(app, ["explore", "alternating", "--ranks", "3", "--set", "lanes=1", "--awaits", "merged"])
+    assert proved.exit_code == 0 and "PROVED" in proved.output
+    for arguments in (
+        ["explore", "relay", "--mutant", "none"],
+        ["explore", "relay", "--mutant", "relaxed-wait", "--ranks", "3"],
+        ["explore", "relay", "--set", "slots=0"],
+        ["mutants", "--checker", "nobody"],
+    ):
+        assert isinstance(run.invoke(app, arguments).exception, InputError), arguments
+
+
+def test_steps_are_found_by_name() -> None:
+    with pytest.raises(InputError, match="step is 'fence'"):
+        ALTERNATING.drop("fence")
+    moved = ALTERNATING.move("publish", before="push")
+    assert [step.name for step in moved.steps][:3] == ["begin", "publish", "push"]
+
+
+class TestLiveness:
+    """Threads that wait for ever, told apart."""
+
+    def reason(self, program: Program) -> str:
+        return explore(program, OPTIONS).failures[0].message
+
+    def test_cycle_of_waits(self) -> None:
+        crossed = [straight(at_least(a, 1), Store(b, 1)) for a, b in ("xy", "yz", "zx")]
+        assert self.reason(parallel("ring", *crossed)).startswith("deadlock: thread 0 -> thread 2 -> thread 1 -> ")
+
+    def test_signal_that_was_overwritten(self) -> None:
+        passing = parallel("passing", straight(equal_to("flag", 1)), straight(Store("flag", 1), Store("flag", 2)))
+        assert self.reason(passing).startswith("lost signal: thread 0 never saw store flag = 1")
+
+    def test_signal_that_nobody_sends(self) -> None:
+        alone = parallel("alone", straight(at_least("flag", 2)), straight(Store("flag", 1)))
+        assert self.reason(alone).startswith("signal never sent: nobody is left to end the wait of thread 0")
+
+    def test_room_decides(self) -> None:
+        full = self.reason(ROWS.resize(residency=1).program)
+        assert full.startswith("starvation by residency: thread ") and "has no room while thread" in full
+        assert str(explore(ROWS.resize(residency=2).program, OPTIONS).conclusion) == "PROVED"
+
+    def test_rows_of_one_rank_wait_for_no_room(self) -> None:
+        lone = ROWS.resize(ranks=1, residency=1)
+        assert str(explore(lone.program, OPTIONS).conclusion) == "PROVED"
+
+
+class TestShortness:
+    """Fewest switches, then fewest events."""
+
+    def example(self) -> Program:
+        writer = straight(Store("d", 1, Order.WEAK), Store("f", 1), Store("e", 1, Order.WEAK))
+        middle = straight(at_least("f", 1), Store("g", 1))
+        reader = straight(at_least("g", 1), Load("d", Order.WEAK), Load("e", Order.WEAK))
+        return parallel("three", writer, middle, reader)
+
+    def test_switches_are_as_few_as_any_order_has(self) -> None:
+        failures = find_failures(self.example(), OPTIONS).failures
+        assert failures
+        for failure in failures:
+            events = failure.execution.events
+            needs = collect_needs(failure.execution, failure.events or ())
+            threads = {number: events[number].thread for number in needs}
+
+            def switches(order: list[int], threads: dict[int, int] = threads) -> int:
+                return sum(threads[a] != threads[b] for a, b in pairwise(order))
+
+            assert len(needs) <= 8
+            orders = [
+                list(order)
+                for order in permutations(needs)
+                if all(needs[number] <= set(order[:place]) for place, number in enumerate(order))
+            ]
+            assert switches(order_events(failure.execution, needs)) == min(map(switches, orders))
+
+    def test_shortest_of_all_failures_is_shown(self) -> None:
+        program = PROTOCOL_MUTANTS["alternating/epoch-advanced-by-a-reader"].changed.program
+        failures = find_failures(program, OPTIONS).failures
+        sizes = [explain(program, failure).size for failure in failures]
+        assert len(set(sizes)) > 1
+        assert find_counterexample(program, OPTIONS, None, ()).size == min(sizes)
+
+    def test_what_does_not_matter_is_left_out(self) -> None:
+        program = PROTOCOL_MUTANTS["groups/opposite-order"].changed.program
+        example = explain(program, explore(program, OPTIONS).failures[0])
+        # Both ranks store and release their first message; nothing was read.
+        assert [event.kind for event in example.schedule] == [WRITE] * 4
+
+    def test_execution_is_that_of_the_program(self) -> None:
+        wrong = PROTOCOL_MUTANTS["alternating/no-wait"].changed.program
+        example = explain(wrong, explore(wrong, OPTIONS).failures[0])
+        assert replay(wrong, example)
+        assert not replay(ALTERNATING.program, example)
+
+    def test_search_for_others_ends_early_where_nothing_fails(self) -> None:
+        exploration = find_failures(ROWS.resize(epochs=2).program, OPTIONS, persist=False)
+        assert not exploration.failures and not exploration.finished
+        assert isinstance(exploration, Exploration)
