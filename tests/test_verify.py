@@ -21,7 +21,7 @@ from tiebreak.backends.registry import NAMES, expand_names, make_backend
 from tiebreak.errors import InputError, MissingBackendError, PeerTimeoutError
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.report.model import decode_report
-from tiebreak.verify import runner
+from tiebreak.verify import checks, runner
 from tiebreak.verify.case import KINDS, draw_cases
 from tiebreak.verify.command import require_clean
 from tiebreak.verify.families import FAMILIES, PTX_STRIDES, Effort
@@ -30,7 +30,7 @@ from tiebreak.verify.judgement import judge
 from tiebreak.verify.mutation import mutated_backend
 from tiebreak.verify.oracle import select_row
 from tiebreak.verify.runner import applies, plan_tasks, property_names
-from tiebreak.verify.scenario import Scenario, parse_scenario
+from tiebreak.verify.scenario import CONTRACTS, Scenario, parse_scenario
 from tiebreak.verify.shrinking import smaller_scenarios
 
 QUIET = Console(quiet=True)
@@ -108,6 +108,26 @@ def test_every_property_is_run_on_some_backend() -> None:
             planned.update(runner.judged_properties(FAMILIES[task.family], task.backend))
     assert planned == set(property_names())
     assert not any(applies(family, "spec") for family in FAMILIES if family.flags or family.schedules)
+
+
+def test_long_runs_of_compiled_selectors_meet_full_and_padded_rows_of_the_public_shape(monkeypatch) -> None:
+    class Selector(SpecBackend):
+        def select(self, gathered, k, preset, arrangement, contract="order"):
+            seen.append((gathered.shape, (gathered[..., 1] < 0).any(), contract))
+            return super().select(gathered, k, preset, arrangement, contract)
+
+    seen: list[tuple[object, ...]] = []
+    long = Effort(level="deep")
+    monkeypatch.setattr(checks, "PUBLIC_SHAPE", (1, 2, 40, 8))
+    assert list(checks.check_public_shape(Selector(), long)) == []
+    monkeypatch.setattr(Selector, "name", "ptx:sm_100a")
+    assert list(checks.check_public_shape(Selector(), Effort())) == [] == seen
+    trials = list(checks.check_public_shape(Selector(), long))
+    assert len({trial.label for trial in trials}) == len(seen) == 4 * len(KINDS)
+    assert not any(trial.message for trial in trials)
+    assert {each[1:] for each in seen} == {(padded, contract) for padded in (True, False) for contract in CONTRACTS}
+    monkeypatch.setattr(SpecBackend, "select", lambda *_: np.full((1, 8), 7, np.int32))
+    assert all(trial.message for trial in checks.check_public_shape(Selector(), long))
 
 
 def test_the_judge_notices_each_way_to_be_wrong() -> None:
@@ -291,8 +311,8 @@ def test_targets_of_the_ptx_machine_share_the_inputs_out() -> None:
     """Each runs kernels of its own, so each runs the checks; a long run leaves nothing out."""
     names = expand_names(["ptx"])
     tasks = plan_tasks(["sim:alternating", *names], Effort())
-    checks = {backend: {task.check for task in tasks if task.backend == backend} - {-1} for backend in names}
-    assert len({frozenset(each) for each in checks.values()}) == 1 and all(checks.values())
+    planned = {backend: {task.check for task in tasks if task.backend == backend} - {-1} for backend in names}
+    assert len({frozenset(each) for each in planned.values()}) == 1 and all(planned.values())
     for level, stride in PTX_STRIDES.items():
         kept = [{number for number in range(48) if Effort(level=level).on(name).keeps(number)} for name in names]
         assert all(len(each) == 48 // stride for each in kept)
