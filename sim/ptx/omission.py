@@ -1,15 +1,15 @@
 """What an execution would lack without one of its synchronising instructions.
 
-A barrier or a fence only adds order, and so does what a wait acquires: every execution of a kernel is also one
-of the kernel without it.  A race detector that never hears of the instruction
-therefore judges the kernel without it, and one execution judges all of them.
-In a launch of one CTA it need not even hear of the rest: a barrier of all
-threads orders everything before it with everything after it, so only the
-intervals between such barriers in which the instruction runs, or which it
-separates, are judged again.
-If no race appears, every other order of the threads reads and writes the same,
-up to the order of atomic operations: programs without races behave the same in
-all orders (Adve and Hill, "Weak Ordering", ISCA 1990).
+A barrier or a fence only adds order, and so does what a wait acquires: every
+execution of a kernel is also one of the kernel without it.  A race detector that
+never hears of the instruction therefore judges the kernel without it, and one
+execution judges all of them.  In a launch of one CTA it need not even hear of
+the rest: a barrier of all threads orders everything before it with everything
+after it, so only the intervals between such barriers in which the instruction
+runs, or which it separates, are judged again.  If no race appears, every other
+order of the threads reads and writes the same, up to the order of atomic
+operations: programs without races behave the same in all orders (Adve and Hill,
+"Weak Ordering", ISCA 1990).
 """
 
 from __future__ import annotations
