@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from .blocks import VALUES
-from .kernel import SoundKernel, Trial, draw_words, expect_output
+from .kernel import SoundKernel, Trial, align_words, draw_words, expect_output
 
 
 def _refill() -> Trial:
-    buffer = draw_words(196, 10)
-    values = buffer[(-buffer.ctypes.data % 16) // 4 :][:192]
+    values = align_words(draw_words(192, 10))
     total = values.reshape(3, 64)[:, np.arange(64) ^ 33].sum(0, dtype=np.uint32)
     return expect_output(total, values=values)
 
@@ -59,9 +58,7 @@ FULL:
 
 
 def _reverse() -> Trial:
-    buffer = np.zeros(68, np.uint32)
-    values = draw_words(64, 11)
-    output = buffer[(-buffer.ctypes.data % 16) // 4 :][:64]
+    values, output = draw_words(64, 11), align_words(np.zeros(64, np.uint32))
     return Trial({"values": values, "output": output}, {"output": values[::-1].copy()})
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .blocks import VALUES
-from .kernel import SoundKernel, Trial, draw_words, expect_output
+from .blocks import NAMED_BARRIERS, VALUES
+from .kernel import SoundKernel, Trial, align_words, draw_words, expect_output
 
 
 def _row_of_large_tensor() -> Trial:
@@ -69,8 +69,7 @@ def _sliced() -> Trial:
 
 
 def _whole() -> Trial:
-    buffer = draw_words(260, 8)
-    aligned = buffer[(-buffer.ctypes.data % 16) // 4 :][:256]
+    aligned = align_words(draw_words(256, 8))
     expected = aligned.reshape(64, 4).sum(1, dtype=np.uint32)
     return expect_output(expected, values=aligned)
 
@@ -135,8 +134,7 @@ DONE:""",
 
 
 def _copied() -> Trial:
-    buffer = draw_words(1028, 8)
-    values = buffer[(-buffer.ctypes.data % 16) // 4 :][:1024]
+    values = align_words(draw_words(1024, 8))
     tiles = values.reshape(4, 64, 4)
     total = tiles[:, np.arange(64) ^ 33].sum((0, 2), dtype=np.uint32)
     return expect_output(total, values=values)
@@ -189,17 +187,11 @@ READY:
 )
 
 
-def _arrived() -> Trial:
-    values = draw_words(128, 8)
-    total = values.reshape(4, 32).sum(0, dtype=np.uint32)
-    return expect_output(total, values=values)
-
-
 MBARRIER = SoundKernel(
     name="mbarrier",
     summary="a producer warp arrives on a barrier object and a consumer warp waits for the phase's parity",
     parameters=VALUES,
-    trials={"random": _arrived},
+    trials=NAMED_BARRIERS.trials,
     body=""".shared .align 8 .b64 filled;
 .shared .align 8 .b64 emptied;
 .shared .align 128 .b32 tile[32];

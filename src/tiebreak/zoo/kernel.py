@@ -138,6 +138,14 @@ def draw_words(size: int, seed: int) -> Words:
     return np.random.default_rng(seed).integers(1, 1000, size, dtype=np.uint32)
 
 
+def align_words(words: Words) -> Words:
+    """Return a copy whose address is a multiple of 16 bytes."""
+    buffer = np.empty(words.size + 4, np.uint32)
+    aligned: Words = buffer[-buffer.ctypes.data % 16 // 4 :][: words.size]
+    aligned[...] = words
+    return aligned
+
+
 def expect_output(expected: npt.NDArray[Any], *, unordered: bool = False, **arguments: npt.NDArray[Any] | int) -> Trial:
     """Return a launch whose last array, ``output``, holds zeros before it and ``expected`` after it."""
     given: Arguments = {**arguments, "output": np.zeros_like(expected)}
