@@ -105,9 +105,10 @@ class Traces:
         while place.parent is not None:
             path.append(place.sent)
             place = place.parent
-        node.issued = next(run)
+        issued = next(run)
         for sent in reversed(path):
-            node.issued = run.send(sent)
+            issued = run.send(sent)
+        node.issued = issued
         return run
 
 
