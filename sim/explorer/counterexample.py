@@ -7,7 +7,7 @@ it needs.  Of the events only those stay that the failure depends on.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from .blame import Blame, find_blame
@@ -54,15 +54,14 @@ class Counterexample:
 
 def explain(program: Program, *failures: Failure, attempts: int = 10) -> Counterexample:
     """Make failures short, choose the shortest, and execute it again."""
-    shortest = min((_shorten(program, failure) for failure in _pick(failures)), key=lambda example: example.size)
-    return Counterexample(
-        shortest.failure,
-        shortest.schedule,
-        shortest.blame,
-        sum(replay(program, shortest) for _ in range(attempts)),
-        attempts,
-        len(failures),
-    )
+    shortest: Counterexample | None = None
+    for failure in _pick(failures):
+        example = _shorten(program, failure, shortest.switches if shortest else None)
+        if example is not None and (shortest is None or example.size < shortest.size):
+            shortest = example
+    assert shortest is not None
+    replayed = sum(replay(program, shortest) for _ in range(attempts))
+    return replace(shortest, replayed=replayed, attempts=attempts, candidates=len(failures))
 
 
 def _pick(failures: Iterable[Failure]) -> Iterable[Failure]:
@@ -75,13 +74,12 @@ def _pick(failures: Iterable[Failure]) -> Iterable[Failure]:
     return seen.values()
 
 
-def _shorten(program: Program, failure: Failure) -> Counterexample:
-    """Leave out what a failure does not depend on, and put the rest in order."""
+def _shorten(program: Program, failure: Failure, limit: int | None) -> Counterexample | None:
+    """Leave out what a failure does not depend on, and put the rest in order; None if that takes too many switches."""
     blame = find_blame(program, failure)
     events = failure.execution.events
-    needs = collect_needs(failure.execution, blame.ends)
-    schedule = tuple(events[number] for number in order_events(failure.execution, needs))
-    return Counterexample(failure, schedule, blame)
+    order = order_events(failure.execution, collect_needs(failure.execution, blame.ends), limit)
+    return None if order is None else Counterexample(failure, tuple(events[number] for number in order), blame)
 
 
 def replay(program: Program, example: Counterexample) -> bool:
