@@ -48,6 +48,7 @@ from .layout import (
     PREFIX,
     PTX,
     READ,
+    REJECTED,
     REVISIT,
     SIZE,
     SOURCE,
@@ -64,6 +65,9 @@ from .layout import (
 )
 from .lookup import ABSENT, look_up
 from .places import MANY, are_in_line, count_rivals, first_places, forced_places, is_closed, least_place
+
+LARGE = 128
+"""Events of a graph from which copying it costs more than trying an event."""
 
 
 @compiled
@@ -89,6 +93,26 @@ def offer(m: Array, f: int, kind: int, event: int, position: int) -> None:
 def finish(m: Array, f: int) -> int:
     """Status once the choices are listed."""
     return FULL if m[f + OFFERED] > m[CHOICES] else NONE
+
+
+@compiled
+def list_reads(t: Tables, m: Array, f: int, location: int) -> int:
+    """Writes of a location that may be read.
+
+    Where graphs are large, those that the model forbids are left out at once: each choice has a graph of its own.
+    """
+    list_sources(m, f, location)
+    if m[f + OFFERED] == 1 or m[f + OFFERED] > m[CHOICES] or m[f + SIZE] < LARGE:
+        return finish(m, f)
+    kept = 0
+    for index in range(m[f + OFFERED]):
+        write = m[f + m[AT_CHOICES] + 3 * index + 1]
+        if _can_read(t, m, f, location, write):
+            m[f + m[AT_CHOICES] + 3 * kept + 1] = write
+            kept += 1
+    m[REJECTED] += m[f + OFFERED] - kept
+    m[f + OFFERED] = kept
+    return NONE
 
 
 @compiled

@@ -10,7 +10,7 @@ never an event.
 from __future__ import annotations
 
 from .change import everyone_arrived
-from .choices import ask, finish, list_ends, list_places, list_sources, offer
+from .choices import ask, list_ends, list_places, list_reads, offer
 from .compiled import compiled
 from .events import (
     at,
@@ -182,8 +182,7 @@ def _issue_lane(t: Tables, m: Array, f: int, thread: int, lane: int, operation: 
         return list_places(t, m, f, t.operations[OP_VALUE, operation])
     if kind in (LOAD, UPDATE):
         _choose(m, f, thread, lane, operation, READ, -1)
-        list_sources(m, f, t.operations[OP_LOCATION, operation])
-        return finish(m, f)
+        return list_reads(t, m, f, t.operations[OP_LOCATION, operation])
     if kind in (AWAIT, TAKE):
         _choose(m, f, thread, lane, operation, READ, -1)
         return list_ends(t, m, f, operation)

@@ -25,9 +25,15 @@ Check = Callable[[Execution], str | None]
 
 @dataclass(frozen=True)
 class AtEnd:
-    """A property of what threads return and memory holds at the end: judged once for each such end."""
+    """A property of what threads return and memory holds at the end: judged once for each such end.
+
+    Attributes:
+        check: The property.
+        results: Whether what threads return, and what they did, is part of it.
+    """
 
     check: Check
+    results: bool = True
 
     def __call__(self, execution: Execution) -> str | None:
         """What is wrong."""
@@ -155,6 +161,8 @@ class Judge:
             return None
         if not isinstance(self._check, AtEnd) or not ending:
             return self._check(found.execution)
+        if self.settling is None and not self._check.results:
+            ending = ending[self._summary.itemsize * int(found.memory[THREADS]) :]
         if ending not in self._ends:
             self._ends[ending] = self._check(found.execution)
         return self._ends[ending]

@@ -124,6 +124,11 @@ class Barrier:
     name: Hashable
     participants: int
 
+    @property
+    def strands(self) -> int:
+        """All."""
+        return ALL_STRANDS
+
 
 Operation = Load | Store | Update | Await | Fence | Barrier
 
