@@ -157,10 +157,7 @@ class CtaRun:
         """Whether all threads of some strands wait at a barrier, or exited."""
         for cta in self._launch.started:
             for group in (group for unit in cta.units for group in unit.groups):
-                mine = any(
-                    strands >> self._grouping.strand_of(cta.position, thread) & 1 for thread in group.threads.tolist()
-                )
-                if mine and group.state != WAITING:
+                if group.state != WAITING and self._grouping.touched(cta.position, group.threads) & strands:
                     return False
         return True
 
@@ -189,7 +186,9 @@ class CtaRun:
             if not self.scratch:
                 self._grouping.note(access)
                 raise RestartError
-            self._parent.switch(Block((replace(BARRIER, strands=self._grouping.touched(access)),)))
+            self._parent.switch(
+                Block((replace(BARRIER, strands=self._grouping.touched(access.position, access.threads)),))
+            )
             self._answer(access, self._initial(access), 2)
         elif access.kind == "write":
             self._write(access, operands)
@@ -205,12 +204,21 @@ class CtaRun:
             UnsupportedOperationError: A strong access holds several.
         """
         found: list[tuple[int, Span]] = []
+        known: dict[int, list[Span]] = {}
         for row, address in enumerate(access.addresses.tolist()):
-            for part in self._grouping.list_parts(access, address):
-                spans = self._grouping.list_locations(*part)
-                if spans and access.order != "weak" and spans != [part]:
-                    raise UnsupportedOperationError("strong access of bytes of which others access a part")
-                found += [(row, span) for span in spans]
+            if address not in known:
+                known[address] = self._list_at(access, address)
+            found += [(row, span) for span in known[address]]
+        return found
+
+    def _list_at(self, access: Access, address: int) -> list[Span]:
+        """Locations in what an access touches at an address."""
+        found: list[Span] = []
+        for part in self._grouping.list_parts(access, address):
+            spans = self._grouping.list_locations(*part)
+            if spans and access.order != "weak" and spans != [part]:
+                raise UnsupportedOperationError("strong access of bytes of which others access a part")
+            found += spans
         return found
 
     def _mask(self, access: Access, row: int) -> int:
@@ -264,8 +272,9 @@ class CtaRun:
 
     def _initial(self, access: Access) -> Bytes:
         """What memory held at first, a row per thread."""
-        parts = [self._memory.initial(address, address + access.width) for address in access.addresses.tolist()]
-        return np.frombuffer(b"".join(parts), np.uint8).reshape(len(parts), access.width).copy()
+        places, index = np.unique(access.addresses, return_inverse=True)
+        parts = [self._memory.initial(address, address + access.width) for address in places.tolist()]
+        return np.frombuffer(b"".join(parts), np.uint8).reshape(len(parts), access.width)[index.reshape(-1)]
 
     def _answer(self, access: Access, rows: Bytes, times: int = 1) -> None:
         first = int(access.addresses[0])

@@ -33,7 +33,7 @@ from .answered_memory import AnsweredMemory
 from .cta_runs import Answer, Block, CompiledLaunch, CtaRun
 from .grouping import Grouping, RestartError, Span
 from .history import gives_value
-from .operations import BARRIER, Await, Barrier, Fence, Lanes, Load, Location, Operation, Order, Value
+from .operations import BARRIER, Await, Barrier, Lanes, Load, Location, Operation, Order, Store, Update, Value
 from .program import Program, Thread
 
 REPEATS = 32
@@ -336,14 +336,13 @@ class _Wait:
 
     def _guess(self, operation: Operation, read: dict[Location, Value]) -> Value:
         """A value for what is read after the loads, so that the CTA goes on."""
-        if not gives_value(operation):
-            return None
-        return read.get(operation.location, self._history.ctas.initial[operation.location])
+        location = _location(operation)
+        return read.get(location, self._history.ctas.initial[location]) if gives_value(operation) else None
 
 
 def _location(operation: Operation) -> Location:
     """Location of an access, None for others."""
-    return None if isinstance(operation, Fence | Barrier) else operation.location
+    return operation.location if isinstance(operation, Load | Store | Update | Await) else None
 
 
 def is_strong_load(block: Block) -> bool:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from tiebreak.errors import UnsupportedOperationError
 
 from ..memory import Allocation, Memory
-from ..ptx.observation import Access, Position
+from ..ptx.observation import Access, Position, Threads
 
 MAXIMUM_STRANDS = 62
 """Strands of a CTA: bits of a word."""
@@ -79,15 +79,15 @@ class Grouping:
         Raises:
             UnsupportedOperationError: There would be too many strands.
         """
-        touching = np.zeros(len(access.threads), bool)
-        for place, address in enumerate(access.addresses.tolist()):
+        touched = []
+        for address in np.unique(access.addresses).tolist():
             for known, start, stop in self._parts(access, address):
                 if access.kind != "read":
                     known.written[start:stop] = True
                 if known.written[start:stop].any():
-                    touching[place] = True
+                    touched.append(address)
                     known.cut(start, stop)
-        strands, numbers = self._part(access, touching)
+        strands, numbers = self._part(access, touched)
         if numbers.max() >= MAXIMUM_STRANDS:
             raise UnsupportedOperationError(
                 f"more than {MAXIMUM_STRANDS} threads of a CTA that access different memory"
@@ -96,15 +96,17 @@ class Grouping:
 
     def suits(self, access: Access) -> bool:
         """Whether locations and strands are as fine as an access needs them."""
-        touching = np.zeros(len(access.threads), bool)
-        for place, address in enumerate(access.addresses.tolist()):
+        touched = []
+        for address in np.unique(access.addresses).tolist():
             for known, start, stop in self._parts(access, address):
-                touching[place] |= known.written[start:stop].any()
-                if access.kind != "read" and not known.written[start:stop].all():
+                written = known.written[start:stop]
+                if access.kind != "read" and not written.all():
                     return False
-                if known.written[start:stop].any() and not known.has_cut(start, stop):
-                    return False
-        strands, numbers = self._part(access, touching)
+                if written.any():
+                    touched.append(address)
+                    if not known.has_cut(start, stop):
+                        return False
+        strands, numbers = self._part(access, touched)
         return int(numbers.max()) == int(strands.max())
 
     def _parts(self, access: Access, address: int) -> Iterator[tuple[_Bytes, int, int]]:
@@ -145,11 +147,11 @@ class Grouping:
         strands = self._threads(position)
         return bool((strands == strands[thread]).sum() == 1)
 
-    def touched(self, access: Access) -> int:
-        """Bits of all strands that have a thread among those of an access."""
-        return int(np.bitwise_or.reduce(1 << self._threads(access.position)[access.threads]))
+    def touched(self, position: Position, threads: Threads) -> int:
+        """Bits of all strands that have a thread among some."""
+        return int(np.bitwise_or.reduce(1 << self._threads(position)[threads]))
 
-    def mask_of(self, position: Position, threads: npt.NDArray[np.int64]) -> int:
+    def mask_of(self, position: Position, threads: Threads) -> int:
         """Bits of the strands that have all their threads among some; -1 for all."""
         strands = self._threads(position)
         missing = np.ones(len(strands), bool)
@@ -165,16 +167,14 @@ class Grouping:
             found = self._strands[key] = np.zeros(position.threads, np.int64)
         return found
 
-    def _part(
-        self, access: Access, touching: npt.NDArray[np.bool_]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Strands of a CTA now, and if all threads that do the same in an access are parted from the others."""
+    def _part(self, access: Access, touched: list[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Strands of a CTA now, and if all threads that do the same at some addresses are parted from the others."""
         strands = self._threads(access.position)
-        labels = np.full(len(strands), -1, np.int64)
-        does = access.addresses if access.kind == "read" else access.threads
-        labels[access.threads[touching]] = does[touching]
-        if not touching.any():
+        if not touched:
             return strands, strands
+        labels = np.full(len(strands), -1, np.int64)
+        touching = np.isin(access.addresses, touched)
+        labels[access.threads[touching]] = (access.addresses if access.kind == "read" else access.threads)[touching]
         _, numbers = np.unique(np.stack([strands, labels], axis=1), axis=0, return_inverse=True)
         return strands, numbers.reshape(-1)
 
@@ -182,4 +182,6 @@ class Grouping:
         allocation = self._memory.find(address)
         if allocation is None:
             raise UnsupportedOperationError(f"access of {hex(address)}, which is in no allocation")
-        return allocation, self._bytes.setdefault(allocation.base, _Bytes(allocation.size))
+        if allocation.base not in self._bytes:
+            self._bytes[allocation.base] = _Bytes(allocation.size)
+        return allocation, self._bytes[allocation.base]
