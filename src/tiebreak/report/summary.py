@@ -37,8 +37,10 @@ def verdict(report: Report) -> str:
     failed = sum(cell.result == "failed" for cell in report.cells)
     ran = sum(cell.result != "not applicable" for cell in report.cells)
     judgements = sum(cell.executions for cell in report.cells)
-    parts = [f"checks failed: {failed} of {ran}" if failed else f"checks passed: {ran}"]
-    parts.append(f"judgements: {judgements:,} in {report.seconds:.0f} s")
+    parts = []
+    if report.cells:
+        parts.append(f"checks failed: {failed} of {ran}" if failed else f"checks passed: {ran}")
+        parts.append(f"judgements: {judgements:,} in {report.seconds:.0f} s")
     for checker in dict.fromkeys(mutant.checker for mutant in report.mutants):
         own = [mutant for mutant in report.mutants if mutant.checker == checker]
         killed, seconds = sum(mutant.killed for mutant in own), sum(mutant.seconds for mutant in own)
