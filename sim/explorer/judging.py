@@ -17,7 +17,11 @@ from .orders import Ordered, order_accesses
 from .precedence import find_unordered, summarise
 from .program import Program
 from .races import NO_RACE, find_race
+from .schedule import collect_needs
 from .settling import Settling, UnsettledError, Walk
+
+RACES = 64
+"""Races of one class that are compared."""
 
 Check = Callable[[Execution], str | None]
 """A property of complete executions; says what is wrong, or None."""
@@ -168,13 +172,18 @@ class Judge:
         return self._ends[ending]
 
     def _find_races(self, found: Class) -> list[Failure]:
-        """Look for a data race."""
-        race = find_race(found.memory, found.frame)
-        if race == NO_RACE:
+        """Look for data races; of those of one class the one that needs the fewest events before it is told."""
+        size, race = int(found.memory[found.frame + SIZE]), find_race(found.memory, found.frame, NO_RACE)
+        pairs: list[tuple[int, int]] = []
+        while race != NO_RACE and len(pairs) < RACES:
+            first, second = (found.number(place) for place in divmod(race, size))
+            pairs.append((first, second))
+            race = find_race(found.memory, found.frame, race)
+        if not pairs:
             return []
-        places = divmod(race, int(found.memory[found.frame + SIZE]))
-        first, second = (found.execution.events[found.number(place)] for place in places)
-        return [Failure("race", f"{first} and {second} race", found.execution, (first.number, second.number))]
+        pair = min(pairs, key=lambda pair: len(collect_needs(found.execution, pair)))
+        first, second = (found.execution.events[number] for number in pair)
+        return [Failure("race", f"{first} and {second} race", found.execution, pair)]
 
 
 class Class:

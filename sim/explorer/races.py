@@ -28,8 +28,10 @@ NO_RACE = -1
 
 
 @entry
-def find_race(m: Array, f: int) -> int:
+def find_race(m: Array, f: int, after: int) -> int:
     """Two events that race, as places in the sequence: the first times the number of events plus the second, or -1.
+
+    The first pair whose number is above ``after``.
 
     Under PTX accesses of one location, one of them a write, race if they are
     not morally strong and not in causality order (PTX ISA, "Data-race");
@@ -37,10 +39,10 @@ def find_race(m: Array, f: int) -> int:
     """
     if m[MODEL] != PTX or m[f + STRONGEST] < 2:
         copy_orders(m, f)
-        return _find_race(m, f)
+        return _find_race(m, f, after)
     permutation = find_order(m, f, 0)
     while permutation >= 0:
-        race = _find_race(m, f)
+        race = _find_race(m, f, after)
         if race != NO_RACE:
             return race
         permutation = find_order(m, f, permutation + 1)
@@ -48,16 +50,20 @@ def find_race(m: Array, f: int) -> int:
 
 
 @compiled
-def _find_race(m: Array, f: int) -> int:
+def _find_race(m: Array, f: int, after: int) -> int:
     """Two events that race under the order of fences at hand."""
-    for index in range(m[f + SIZE]):
-        event = nth(m, f, index)
+    for index in range(max(0, after) // m[f + SIZE], m[f + SIZE]):
+        event, found = nth(m, f, index), NO_RACE
         if m[at(m, f, event) + KIND] == WRITE:
             other = last_there(m, f, m[at(m, f, event) + LOCATION])
             while other >= 0:
                 if _race(m, f, event, other):
-                    return index * m[f + SIZE] + _find_place(m, f, other)
+                    number = index * m[f + SIZE] + _find_place(m, f, other)
+                    if number > after and (found == NO_RACE or number < found):
+                        found = number
                 other = m[at(m, f, other) + BEFORE_THERE]
+        if found != NO_RACE:
+            return found
     return NO_RACE
 
 
