@@ -159,8 +159,7 @@ class SimulatedFabric:
     def write(self, target: torch.Tensor, values: torch.Tensor) -> None:
         """Overwrite device memory from the host, between launches that have finished."""
         self.synchronize()
-        target.copy_(values)
-        self._machine.memory.register(target, name=f"r{self.rank}.written", rank=self.rank).initialise(target)
+        self._machine.overwrite(self.rank, target, values)
 
     def name_regions(self, tensor: torch.Tensor, regions: dict[int, str]) -> None:
         """Give parts of a buffer printed names, by the offset in bytes that each starts at."""

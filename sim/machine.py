@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from greenlet import getcurrent, greenlet
 
 from tiebreak.errors import InputError
@@ -282,6 +283,11 @@ class Machine:
         for stream in device.streams.values():
             self.host_clocks[rank].join(stream.clock)
         self.record("synchronise")
+
+    def overwrite(self, rank: int, target: torch.Tensor, values: torch.Tensor) -> None:
+        """Let the host of a rank, whose device is idle, write device memory."""
+        target.copy_(values)
+        self.memory.register(target, name=f"r{rank}.written", rank=rank).initialise(target)
 
     def make_program(self, stream: Stream, launch: Launch, index: tuple[int, int, int]) -> Program:
         """Create the program ``index`` of the active launch of ``stream``."""

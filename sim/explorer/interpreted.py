@@ -43,20 +43,42 @@ _SCOPES = {"cta": Scope.CTA, "gpu": Scope.GPU, "sys": Scope.SYSTEM, "system": Sc
 Issued = Operation | Lanes
 
 
+@dataclass(frozen=True)
+class HostWrite:
+    """What a host does between two launches, when all before is done: it reads device memory, and writes it.
+
+    Attributes:
+        address: Where.
+        size: Bytes of an element.
+        before: What it reads, None if it reads nothing.
+        after: What it writes.
+    """
+
+    address: int
+    size: int
+    before: bytes | None
+    after: bytes
+
+    def split(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Address and value of each element."""
+        for offset in range(0, len(data), self.size):
+            yield self.address + offset, int.from_bytes(data[offset : offset + self.size], "little")
+
+
 @dataclass
 class Launches:
     """Launches of all ranks, and the memory that they run on.
 
     Attributes:
         memory: The allocations.
-        launches: Of each rank, in the order of its stream.
+        launches: Of each rank, in the order of its stream, and what its host does in between.
         contents: What each allocation held before any kernel ran, by its base.
         written: Bases of the allocations into which kernels store.
         addresses: Address and size of every location that was named.
     """
 
     memory: Memory
-    launches: list[list[Launch]]
+    launches: list[list[Launch | HostWrite]]
     contents: dict[int, bytes]
     written: set[int] = field(default_factory=set)
     addresses: dict[Location, tuple[int, int]] = field(default_factory=dict)
@@ -95,7 +117,7 @@ class Kernels:
         """One thread per program index of each rank."""
         threads = []
         for rank, launches in enumerate(self.launches.launches):
-            width = max(len(list(launch.indices())) for launch in launches)
+            width = max(_count_programs(launch) for launch in launches)
             for number in range(width):
                 body = functools.partial(_follow, self, rank, number, width)
                 threads.append(Thread(body, f"r{rank}.p{number}", cta=number, gpu=rank, team=rank))
@@ -142,13 +164,24 @@ class _Run:
         launches = self.kernels.launches.launches[self.rank]
         for position in range(self.position, len(launches)):
             self.position, launch = position, launches[position]
-            indices = list(launch.indices())
-            if self.number < len(indices):
-                self.index = (indices[self.number], launch.grid)
+            if isinstance(launch, HostWrite):
+                if self.number == 0:
+                    self._write(launch)
+            elif self.number < _count_programs(launch):
+                self.index = (list(launch.indices())[self.number], launch.grid)
                 self._enter()
                 launch.body()
             if self.width > 1:
                 self.yield_(Barrier((self.rank, position), self.width))
+
+    def _write(self, write: HostWrite) -> None:
+        """Do what a host does."""
+        for address, expected in write.split(write.before or b""):
+            location, _ = self.kernels.name(address, write.size)
+            found = self.yield_(Load(location, Order.WEAK))
+            assert found == expected, f"{location} is {found} when the host reads it, in the recorded run {expected}"
+        for address, value in write.split(write.after):
+            self.yield_(Store(self.kernels.name(address, write.size)[0], value, Order.WEAK))
 
     def _enter(self) -> None:
         interpreter.interpreter_builder.set_grid_dim(*self.index[1])
@@ -167,6 +200,11 @@ class _Run:
         issued: Issued | None = self.thread.switch(answer) if self.thread else self.thread.switch()
         self.kernels.running = None
         return None if self.thread.dead else issued
+
+
+def _count_programs(launch: Launch | HostWrite) -> int:
+    """Programs of a launch."""
+    return 1 if isinstance(launch, HostWrite) else len(list(launch.indices()))
 
 
 def _follow(kernels: Kernels, rank: int, number: int, width: int) -> Generator[Issued, Any, None]:

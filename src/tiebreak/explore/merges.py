@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
+
 from tiebreak.backends.host import Implementation
 from tiebreak.backends.simulated import run_hosts
 from tiebreak.errors import SimulationError, UnsupportedOperationError
@@ -15,7 +17,7 @@ from tiebreak.sim import agent
 from tiebreak.sim.device import Launch, Work
 from tiebreak.sim.explorer.execution import Execution
 from tiebreak.sim.explorer.exploration import Exploration, Options, explore
-from tiebreak.sim.explorer.interpreted import Kernels, Launches
+from tiebreak.sim.explorer.interpreted import HostWrite, Kernels, Launches
 from tiebreak.sim.explorer.judging import AtEnd, Check
 from tiebreak.sim.explorer.operations import Location, Value
 from tiebreak.sim.explorer.program import Program
@@ -40,8 +42,10 @@ def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple
 
     Raises:
         SimulationError: The run broke a property.
-        UnsupportedOperationError: The host changes inputs between launches, as before graph replays.
+        UnsupportedOperationError: Something else than kernels and hosts writes what kernels read.
     """
+    if scenario.transport == "all-gather":
+        raise UnsupportedOperationError("all-gather")
     recorded: list[Launches] = []
 
     @contextlib.contextmanager
@@ -51,6 +55,7 @@ def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple
         launches = Launches(machine.memory, [[] for _ in range(machine.ranks)], {})
         recorded.append(launches)
         setattr(machine, "enqueue", _recording(machine, launches))  # noqa: B010 - a method, to type checkers
+        setattr(machine, "overwrite", _recording_writes(machine, launches))  # noqa: B010
         for name in ("store", "atomic"):
             setattr(machine.observer, name, _noting(getattr(machine.observer, name), launches))
         with open_session(machine):
@@ -65,7 +70,7 @@ def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple
     launches = recorded[0]
     final = {base: _read(launches, base) for base in launches.contents}
     if any(held != final[base] for base, held in launches.contents.items() if base not in launches.written):
-        raise UnsupportedOperationError("host that writes what kernels read, between launches")
+        raise UnsupportedOperationError("memory that kernels read and neither kernels nor write() changed")
     return launches, final
 
 
@@ -81,6 +86,22 @@ def _recording(machine: Machine, launches: Launches) -> Callable[[int, int, Work
         for base in machine.memory.bases:
             if base not in launches.contents:
                 launches.contents[base] = _read(launches, base)
+
+    return record
+
+
+def _recording_writes(machine: Machine, launches: Launches) -> Callable[[int, torch.Tensor, torch.Tensor], None]:
+    """Note what hosts write between launches; what was written there before they read first."""
+    overwrite = machine.overwrite
+
+    def record(rank: int, target: torch.Tensor, values: torch.Tensor) -> None:
+        allocation = launches.memory.register(target, name=f"r{rank}.written", rank=rank)
+        size = target.numel() * target.element_size()
+        before = ctypes.string_at(target.data_ptr(), size) if allocation.base in launches.written else None
+        overwrite(rank, target, values)
+        after = ctypes.string_at(target.data_ptr(), size)
+        launches.launches[rank].append(HostWrite(target.data_ptr(), target.element_size(), before, after))
+        launches.written.add(allocation.base)
 
     return record
 
