@@ -1,4 +1,4 @@
-"""Audits every representative CuTeDSL kernel: ``python -m tiebreak.ptx.representatives``.
+"""Audits every representative CuTeDSL kernel: ``python -m tiebreak.ptx.representatives``, or with ``--all`` many more.
 
 Prints for each kernel how many barriers are shown to be needed and how many the
 text proves redundant, and fails if one is neither, or if a kernel has findings
@@ -14,7 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 
-from tiebreak.impl.kernel_recipes import list_representatives
+from tiebreak.impl.fused import merge_recipe
+from tiebreak.impl.kernel_binary import KernelRecipe
+from tiebreak.impl.kernel_recipes import list_representatives, standard_merges, standard_specializations
+from tiebreak.impl.selector import selector_recipe
 from tiebreak.sim.ptx.module import Location
 
 from . import merge_audit, selector_audit
@@ -30,6 +33,13 @@ def draw_inputs(name: str, architecture: str, seed: int = 0) -> Iterator[Input]:
     specialization = selector_audit.parse_specialization(name.removeprefix(MERGE))
     draw = merge_audit.draw_inputs if name.startswith(MERGE) else selector_audit.draw_inputs
     return draw(specialization, architecture, seed)
+
+
+def list_auditable(architecture: str) -> list[KernelRecipe]:
+    """Kernels that are built ahead of time: selectors of candidates in one buffer, and merges."""
+    chosen = [each for each in standard_specializations() if each.sources == "one" and not each.stateful]
+    selectors = [selector_recipe(each, architecture) for each in chosen]
+    return selectors + [merge_recipe(each, architecture) for each in standard_merges()]
 
 
 def list_barriers(audit: Audit) -> list[Verdict]:
@@ -57,9 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--architecture", default="sm_100a", help="target, such as sm_90a")
     parser.add_argument("--only", default="", help="part of the names of the kernels to audit")
     parser.add_argument("--seed", type=int, default=0, help="seed of the rows")
+    parser.add_argument("--all", action="store_true", help="audit all that are built, as far as an audit takes them")
     options = parser.parse_args(arguments)
     console, failed = Console(), False
-    for recipe in list_representatives(options.architecture):
+    recipes = list_auditable(options.architecture) if options.all else list_representatives(options.architecture)
+    for recipe in recipes:
         if options.only in recipe.name:
             inputs = list(draw_inputs(recipe.name, options.architecture, options.seed))
             audit = audit_kernel(inputs, together=False)
