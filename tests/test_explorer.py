@@ -135,8 +135,10 @@ def test_merged_await_may_end_late() -> None:
 
 def test_endless_thread_is_bounded() -> None:
     def body() -> Steps:
+        number = 0
         while True:
-            yield Load("x")
+            number += 1
+            yield Store("x", number)
 
     exploration = explore(parallel("endless", body), Options(steps=5))
     assert str(exploration.conclusion) == "BOUNDED(5)"

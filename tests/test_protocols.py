@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise, permutations
 
 import pytest
@@ -15,7 +16,7 @@ from tiebreak.explore.shortest import find_counterexample, find_failures
 from tiebreak.mutants.protocols import PROTOCOL_MUTANTS, PROTOCOLS
 from tiebreak.sim.explorer.counterexample import explain, replay
 from tiebreak.sim.explorer.exploration import Exploration, explore
-from tiebreak.sim.explorer.families import straight
+from tiebreak.sim.explorer.families import Steps, straight
 from tiebreak.sim.explorer.layout import WRITE
 from tiebreak.sim.explorer.operations import Load, Order, Store, at_least, equal_to
 from tiebreak.sim.explorer.program import Program, parallel
@@ -48,7 +49,15 @@ def test_catalogue_is_large_and_names_its_sources() -> None:
         PROTOCOL_MUTANTS
     )
     kinds = {kind for mutant in PROTOCOL_MUTANTS.values() for kind in mutant.failures}
-    assert kinds == {"race", "assertion", "lost signal", "signal never sent", "deadlock", "starvation by residency"}
+    assert kinds == {
+        "race",
+        "assertion",
+        "lost signal",
+        "signal never sent",
+        "deadlock",
+        "livelock",
+        "starvation by residency",
+    }
 
 
 def test_kernels_of_a_mutant_are_explored() -> None:
@@ -123,6 +132,26 @@ class TestLiveness:
     def test_rows_of_one_rank_wait_for_no_room(self) -> None:
         lone = ROWS.resize(ranks=1, residency=1)
         assert str(explore(lone.program, OPTIONS).conclusion) == "PROVED"
+
+    def test_ranks_that_give_way_for_ever(self) -> None:
+        mutant = PROTOCOL_MUTANTS["locks/give-way-for-ever"]
+        failure = find_failures(mutant.changed.program, replace(OPTIONS, steps=mutant.steps)).failures[0]
+        assert failure.message.startswith("livelock: thread 0 repeats 3 steps, thread 1 repeats 3 steps")
+
+    def poll(self, *others: Store) -> Exploration:
+        def spin() -> Steps:
+            while (yield Load("flag")) == 0:
+                pass
+
+        threads = (spin, straight(*others)) if others else (spin,)
+        return explore(parallel("poll", *threads), replace(OPTIONS, steps=12))
+
+    def test_poll_of_what_nobody_writes(self) -> None:
+        assert self.poll().failures[0].message.startswith("livelock: thread 0 repeats 1 steps")
+        assert self.poll(Store("other", 1)).failures[0].message.startswith("livelock: thread 0 repeats 1 steps")
+
+    def test_poll_that_sees_the_value_in_the_end_is_no_livelock(self) -> None:
+        assert str(self.poll(Store("flag", 1)).conclusion) == "BOUNDED(12)"
 
 
 class TestShortness:

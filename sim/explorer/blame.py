@@ -8,6 +8,7 @@ from .execution import Event, Execution, describe
 from .foresight import foresee
 from .judging import Failure
 from .layout import READ, STARVED
+from .livelock import Cycle, find_livelock
 from .liveness import Stall, Wait, find_stall
 from .operations import Store
 from .program import Program
@@ -62,6 +63,8 @@ def find_blame(program: Program, failure: Failure) -> Blame:
         return Blame(frozenset(failure.events), ((first, second),))
     if failure.property == "assertion":
         return _blame_value(program, execution)
+    if failure.property == "progress" and (cycles := find_livelock(execution)):
+        return _blame_cycles(execution, cycles)
     if failure.property == "progress":
         return _blame_stall(execution, find_stall(program, execution))
     return Blame(frozenset(range(len(execution.events))), ())
@@ -78,6 +81,17 @@ def _blame_stall(execution: Execution, stall: Stall) -> Blame:
         missing = tuple((after, node) for node, after in zip(nodes, [*nodes[1:], nodes[0]], strict=True))
         return Blame(frozenset(ends), missing, stall.waits)
     return Blame(frozenset(ends), ((stall.lost, nodes[0]),), stall.waits)
+
+
+def _blame_cycles(execution: Execution, cycles: list[Cycle]) -> Blame:
+    """A livelock: what threads read of one another in the last round."""
+    places = {number: place for cycle in cycles for number, place in cycle.places.items()}
+    missing = [
+        (execution.events[event.source], event)
+        for event in (execution.events[number] for number, place in places.items() if place.round == 0)
+        if event.source in places and places[event.source].thread != event.thread
+    ]
+    return Blame(frozenset(places), tuple(missing))
 
 
 def _find_node(execution: Execution, wait: Wait) -> Node:

@@ -6,8 +6,9 @@ from collections.abc import Generator
 from typing import Any
 
 from .execution import Execution
-from .operations import Lanes, Load, Location, Operation, Store, Update, Value
+from .operations import Await, Lanes, Load, Location, Operation, Store, Update, Value
 from .program import Program
+from .schedule import find_writes
 
 HORIZON = 1_000
 """Operations that a thread is run on for."""
@@ -67,8 +68,18 @@ def _run_on(
             loads[0] += isinstance(operation, Load)
             right = isinstance(operation, Load) and loads[0] in agreed
             answers.append(_Agreeable() if right else _perform(program, memory, operation))
+            if isinstance(operation, Await):
+                _grant(program, execution, memory, operation)
             operations.append(operation)
         issued = run.send(tuple(answers) if isinstance(issued, Lanes) else answers[0])
+
+
+def _grant(program: Program, execution: Execution, memory: dict[Location, Value], wait: Await) -> None:
+    """Let memory hold a value that ends a wait, if there has been one."""
+    location = wait.location
+    written = [event.value for event in find_writes(execution, location)]
+    known = [memory.get(location, program.initial_value(location)), program.initial_value(location), *written]
+    memory[location] = next((value for value in known if wait.predicate(value)), known[0])
 
 
 def _perform(program: Program, memory: dict[Location, Value], operation: Operation) -> Value:

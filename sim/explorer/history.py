@@ -61,6 +61,7 @@ class State:
         arrived: Whether this is the second half of a barrier.
         result: What it returned.
         failure: What it asserts in vain.
+        cut: Whether it was cut short.
     """
 
     thread: int
@@ -71,6 +72,7 @@ class State:
     arrived: bool = False
     result: Any = None
     failure: str = ""
+    cut: bool = False
 
 
 class Interned:
@@ -186,7 +188,7 @@ class Histories:
     def _advance(self, thread: int, sent: tuple[Value, ...]) -> int:
         """State of a thread after what it was sent."""
         if len(sent) >= self._steps:
-            return self._enter(State(thread, sent), CUT)
+            return self._enter(State(thread, sent, cut=True), CUT)
         try:
             issued = self._issue(thread, sent)
         except StopIteration as stop:
@@ -194,7 +196,7 @@ class Histories:
         except AssertionError as failure:
             return self._enter(State(thread, sent, failure=describe_failure(failure)), BROKEN)
         except EndlessError:
-            return self._enter(State(thread, sent), CUT)
+            return self._enter(State(thread, sent, cut=True), CUT)
         lanes = isinstance(issued, Lanes)
         operations = issued.operations if isinstance(issued, Lanes) else (issued,)
         _check(operations)

@@ -11,7 +11,8 @@ import numpy as np
 from .execution import Execution, decode
 from .history import Histories
 from .inflation import Inflated, inflate
-from .layout import COMPLETE, FRAME, HEADER, LAPSED, SIZE, STUCK, THREADS, TOP, VERDICT, Array
+from .layout import COMPLETE, CUT_SHORT, FRAME, HEADER, LAPSED, SIZE, STUCK, THREADS, TOP, VERDICT, Array
+from .livelock import explain_livelock, find_livelock
 from .liveness import explain_waits
 from .orders import Ordered, order_accesses
 from .precedence import find_unordered, summarise
@@ -118,6 +119,8 @@ class Judge:
             self._seen.add(found.visible.key)
         if verdict in (STUCK, LAPSED):
             return [Failure("progress", explain_waits(self.program, found.execution), found.execution)]
+        if verdict == CUT_SHORT and (cycles := find_livelock(found.execution)):
+            return [Failure("progress", explain_livelock(cycles), found.execution)]
         if verdict != COMPLETE:
             return []
         failures = self._find_races(found) if self._races else []

@@ -121,7 +121,7 @@ def _look(t: Tables, m: Array, shares: Shares, number: int, report: bool) -> int
     if status != LEAF or (_is_shallow(m, f) and not _is_mine(m)):
         return status
     _count(t, m, f)
-    return DONE if report or m[VERDICT] == STUCK or m[VERDICT] == LAPSED else LEAF
+    return LEAF if not report and (m[VERDICT] == COMPLETE or m[VERDICT] == BLOCKED) else DONE
 
 
 @compiled
@@ -246,5 +246,5 @@ def _count(t: Tables, m: Array, f: int) -> None:
         ending = t.states[COUNT, m[thread_at(m, f, thread) + STATE_NOW]]
         waiting |= ending > 0
         cut |= ending == CUT
-    m[VERDICT] = LAPSED if starved else STUCK if waiting else CUT_SHORT if cut else COMPLETE
+    m[VERDICT] = CUT_SHORT if cut else LAPSED if starved else STUCK if waiting else COMPLETE
     m[m[VERDICT]] += 1

@@ -216,6 +216,7 @@ def explore(
     mutant: Annotated[
         str, typer.Option(help="Mutant of the protocol or of the kernels; tiebreak mutants lists them.")
     ] = "",
+    steps: Annotated[int, typer.Option(help="Operations after which a thread is cut short.", min=1)] = 100_000,
 ) -> None:
     """Explore all executions of a program; exit 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
     from tiebreak.explore.command import ExploreRequest, run_exploration
@@ -233,6 +234,7 @@ def explore(
         checkpoint=checkpoint,
         report=report,
         mutant=mutant,
+        steps=steps,
     )
     raise typer.Exit(run_exploration(request, Console()))
 

@@ -50,6 +50,7 @@ class ExploreRequest:
         checkpoint: File to go on from, and to leave behind.
         report: Folder for pictures of a failure.
         mutant: Name of a mutant of the protocol or of the kernels.
+        steps: Blocks of operations after which a thread is cut short.
     """
 
     program: str
@@ -63,6 +64,7 @@ class ExploreRequest:
     checkpoint: Path | None = None
     report: Path | None = None
     mutant: str = ""
+    steps: int = Options.steps
 
     def build_program(self) -> Program:
         """The program with its parameters.
@@ -119,8 +121,16 @@ class ExploreRequest:
         part, _, whole = self.shard.partition("/")
         if not (part.isdecimal() and whole.isdecimal()):
             raise InputError("shard", value=self.shard, limit="of the form i/n")
-        merged = self.awaits == "merged"
-        return Options(model=self.model, merge_awaits=merged, shard=int(part), shards=int(whole), races=True)
+        return Options(
+            model=self.model,
+            merge_awaits=self.awaits == "merged",
+            shard=int(part),
+            shards=int(whole),
+            steps=self.steps,
+            races=True,
+            # Of kernels nearly everything is in order, and nothing but the flags is left to the search.
+            settle=self.program == "merge",
+        )
 
 
 def _read(text: str) -> object:

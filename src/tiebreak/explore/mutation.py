@@ -91,7 +91,7 @@ def run_explored(name: str) -> model.MutantResult:
     started = time.monotonic()
     wanted, (rule, source) = _expect(name), _describe(name)
     with open_mutant(name) as (program, check):
-        exploration = find_failures(program, OPTIONS, check)
+        exploration = find_failures(program, replace(OPTIONS, steps=find_steps(name)), check)
         failures = [failure for failure in exploration.failures if kind_of(failure) in wanted]
         example = explain(program, *failures) if failures else None
         drawn = _draw(program, example) if example is not None else None
@@ -160,10 +160,16 @@ def _describe(name: str) -> tuple[str, str]:
     return mutant.rule, mutant.source
 
 
+def find_steps(name: str) -> int:
+    """After how many blocks of operations threads of a mutant are cut short."""
+    return PROTOCOL_MUTANTS[name].steps if name in PROTOCOL_MUTANTS else OPTIONS.steps
+
+
 def _replay(name: str) -> str:
     """The command that shows a mutant."""
     owner, _, bare = name.partition("/")
-    return f"tiebreak explore {owner} --mutant {bare} --awaits merged"
+    steps = f" --steps {find_steps(name)}" if find_steps(name) != OPTIONS.steps else ""
+    return f"tiebreak explore {owner} --mutant {bare} --awaits merged{steps}"
 
 
 def _draw(program: Program, example: Counterexample) -> model.Counterexample:

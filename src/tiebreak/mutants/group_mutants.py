@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tiebreak.sim.protocols.locks import LOCKS, take_or_give_way, take_own_first
 from tiebreak.sim.protocols.relays import (
     CHAIN,
     GROUPS,
@@ -15,11 +16,12 @@ from tiebreak.sim.protocols.relays import (
 from tiebreak.sim.protocols.rows import ROWS, finish_as_first, wait_for_first_row
 from tiebreak.sim.protocols.steps import GPU, RELAXED
 
-from .protocol_mutant import DEADLOCK, LOST, NEVER, RACE, STARVED, WRONG, ProtocolMutant
+from .protocol_mutant import DEADLOCK, LIVELOCK, LOST, NEVER, RACE, STARVED, WRONG, ProtocolMutant
 
 _relay = partial(ProtocolMutant, protocol=RELAY)
 _chain = partial(ProtocolMutant, protocol=CHAIN)
 _groups = partial(ProtocolMutant, protocol=GROUPS)
+_locks = partial(ProtocolMutant, protocol=LOCKS)
 _rows = partial(ProtocolMutant, protocol=ROWS)
 
 _STALE = (RACE, WRONG)
@@ -82,6 +84,38 @@ GROUP_MUTANTS = (
         changed=GROUPS.alter("exchange", action=exchange_on_one_channel),
         rule="each group has flags and buffers of its own",
         source="https://github.com/pytorch/pytorch/issues/192581",
+        failures=_STALE,
+    ),
+)
+
+LOCK_MUTANTS = (
+    _locks(
+        name="own-place-first",
+        changed=LOCKS.alter("take", action=take_own_first),
+        rule="all ranks take places in one order",
+        source="https://github.com/ROCm/rccl/issues/2179",
+        failures=(DEADLOCK,),
+    ),
+    _locks(
+        name="give-way-for-ever",
+        changed=LOCKS.alter("take", action=take_or_give_way),
+        rule="of ranks that give way to each other one gets on",
+        source="https://github.com/uccl-project/uccl/pull/903",
+        failures=(LIVELOCK,),
+        steps=18,
+    ),
+    _locks(
+        name="relaxed-free",
+        changed=LOCKS.alter("free", order=RELAXED),
+        rule="freeing a place is a release",
+        source="https://github.com/vllm-project/vllm/issues/8404",
+        failures=_STALE,
+    ),
+    _locks(
+        name="gpu-scope-take",
+        changed=LOCKS.alter("take", scope=GPU),
+        rule="a place that several GPUs take has system scope",
+        source="https://github.com/ROCm/iris/issues/462",
         failures=_STALE,
     ),
 )

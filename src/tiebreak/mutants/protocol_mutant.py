@@ -8,7 +8,10 @@ from tiebreak.sim.protocols.protocol import Protocol
 
 RACE, WRONG = "race", "assertion"
 LOST, NEVER = "lost signal", "signal never sent"
-DEADLOCK, STARVED = "deadlock", "starvation by residency"
+DEADLOCK, LIVELOCK, STARVED = "deadlock", "livelock", "starvation by residency"
+
+ENDLESS = 100_000
+"""More blocks of operations than a thread of a protocol issues."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,7 @@ class ProtocolMutant:
         source: Where the same mistake was made in public.
         failures: Kinds of failure of which one must be found: a property, or of those that concern progress the kind
             that the message begins with.
+        steps: Blocks of operations after which a thread is cut short.
     """
 
     name: str
@@ -31,6 +35,7 @@ class ProtocolMutant:
     rule: str
     source: str
     failures: tuple[str, ...]
+    steps: int = ENDLESS
 
     @property
     def title(self) -> str:
