@@ -7,7 +7,7 @@ ran its threads orders nothing.  Operations carry the strands, groups of threads
 that perform them, and barriers of the CTA alone order different strands (see
 ``grouping`` and ``operations``).
 
-A strong load that is repeated, with nothing else done, until its value is
+A load that is repeated, with nothing else done, until its value is
 another one is an await; whether a value ends it is found by running the CTA on.
 The thread is not given the value, unless it turns out to matter: what is run
 is run again with every other value that ended the wait.
@@ -33,7 +33,7 @@ from .answered_memory import AnsweredMemory
 from .cta_runs import Answer, Block, CompiledLaunch, CtaRun
 from .grouping import Grouping, RestartError, Span
 from .history import gives_value
-from .operations import BARRIER, Await, Barrier, Lanes, Load, Location, Operation, Order, Store, Update, Value
+from .operations import BARRIER, Await, Barrier, Lanes, Load, Location, Operation, Store, Update, Value
 from .program import Program, Thread
 
 REPEATS = 32
@@ -54,7 +54,6 @@ class Launches:
         grouping: Locations and strands.
         polls: Instructions that are those of loops that wait.
         mattering: Those after which the value that ended the wait still matters.
-        ambiguous: Instructions by which threads that were taken together may read different values.
     """
 
     memory: Memory
@@ -63,7 +62,11 @@ class Launches:
     grouping: Grouping
     polls: set[Hashable] = field(default_factory=set)
     mattering: set[Hashable] = field(default_factory=set)
-    ambiguous: set[Hashable] = field(default_factory=set)
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Changes whenever something is learned."""
+        return self.grouping.changes, len(self.polls), len(self.mattering)
 
 
 class Ctas:
@@ -86,6 +89,7 @@ class Ctas:
         self.initial: dict[Location, Value] = {}
         self.machine_runs = 0
         self._histories: dict[tuple[int, int, int], _History] = {}
+        self._version = launches.version
 
     @property
     def program(self) -> Program:
@@ -99,12 +103,25 @@ class Ctas:
         return Program(tuple(threads), self.initial, self.title)
 
     def _follow(self, rank: int, number: int, width: int) -> Generator[Operation | Lanes, Any, None]:
-        """A thread that issues what the CTAs of one number do, launch by launch."""
+        """A thread that issues what the CTAs of one number do, launch by launch.
+
+        Raises:
+            RestartError: Something was learned, by which all threads do something else.
+        """
+        self._forget()
         for position, launch in enumerate(self.launches.launches[rank]):
             if number < launch.ctas:
                 place = (rank, position, number)
                 yield from self._histories.setdefault(place, _History(self, launch, place)).follow()
             yield Barrier((rank, position), width) if width > 1 else BARRIER
+
+    def _forget(self) -> None:
+        """Forget what was explored before something was learned, after which all threads begin anew."""
+        if self._version != self.launches.version:
+            self._version = self.launches.version
+            self._histories.clear()
+            self.addresses.clear()
+            self.initial.clear()
 
     def start(self, launch: CompiledLaunch, place: tuple[int, int, int]) -> CtaRun:
         """A CTA from its beginning."""
@@ -166,11 +183,12 @@ class _History:
 
         Raises:
             RestartError: It is, and that is new.
+            UnsupportedOperationError: They do not.
         """
         learned = self.ctas.launches
         seen = self._read.setdefault(answers[:-1], answers[-1])
         if any(seen[place] != answers[-1][place] for place in block.joint):
-            learned.ambiguous.add(block.instruction)
+            raise UnsupportedOperationError("strong load by many threads, which may read different values")
         for operation in block.operations:
             loads = self._list_repeats(answers, operation)
             if len(loads) >= REPEATS and not learned.polls.issuperset(loads):
@@ -183,7 +201,7 @@ class _History:
         for length in range(len(answers) - 1, -1, -1):
             block = self._blocks[answers[:length]]
             own = [other for other in block.operations if other.strands & operation.strands] if block else []
-            if block is None or (own and not is_strong_load(block)):
+            if block is None or (own and not is_load(block)):
                 break
             if any(isinstance(other, Load) and other.location == _location(operation) for other in own):
                 found.append(block.instruction)
@@ -235,7 +253,7 @@ class _History:
 
 
 class _Wait:
-    """Strong loads of one instruction, and which values end the loop that repeats them.
+    """Loads of one instruction, and which values end the loop that repeats them.
 
     Args:
         history: What the CTA did.
@@ -294,8 +312,16 @@ class _Wait:
             self.try_others(ended)
 
     def complete(self, answer: Answer) -> Answer:
-        """What the loads read, a value that ends the wait where it is left open which."""
-        return answer if self._given else tuple(ends[0] for ends in self._ends)
+        """What the loads read, a value that ends the wait where it is left open which.
+
+        Raises:
+            RuntimeError: None is known.
+        """
+        if self._given:
+            return answer
+        if not all(self._ends):
+            raise RuntimeError("wait that no known value ends")
+        return tuple(ends[0] for ends in self._ends)
 
     def try_others(self, ended: tuple[Answer, ...]) -> None:
         """See that a whole history is the same whichever values end the wait.
@@ -325,7 +351,7 @@ class _Wait:
         for _ in range(AHEAD):
             for lane, operation in list(open_lanes.items()):
                 own = [other for other in block.operations if other.strands & operation.strands] if block else []
-                goes_on = block is not None and (is_strong_load(block) or not own)
+                goes_on = block is not None and (is_load(block) or not own)
                 repeats[lane] += any(isinstance(other, Load) and other.location == operation.location for other in own)
                 if repeats[lane] == REPEATS or not goes_on or run.rests(operation.strands):
                     del open_lanes[lane]
@@ -345,6 +371,6 @@ def _location(operation: Operation) -> Location:
     return operation.location if isinstance(operation, Load | Store | Update | Await) else None
 
 
-def is_strong_load(block: Block) -> bool:
-    """Whether a block is strong loads, which change nothing."""
-    return all(isinstance(each, Load) and each.order is not Order.WEAK for each in block.operations)
+def is_load(block: Block) -> bool:
+    """Whether a block is loads, which change nothing."""
+    return all(isinstance(each, Load) for each in block.operations)

@@ -28,6 +28,7 @@ from tiebreak.errors import UnsupportedOperationError
 
 from ..memory import Allocation, Memory
 from ..ptx.observation import Access, Position, Threads
+from .settling import UnsettledError
 
 MAXIMUM_STRANDS = 62
 """Strands of a CTA: bits of a word."""
@@ -36,7 +37,7 @@ Span = tuple[int, int]
 """First byte, and the one after the last."""
 
 
-class RestartError(Exception):
+class RestartError(UnsettledError):
     """Raised when kernels do what makes void all that was explored so far: it was too coarse."""
 
 
@@ -66,9 +67,13 @@ class Grouping:
 
     Args:
         memory: The allocations.
+
+    Attributes:
+        changes: How often they may have become finer.
     """
 
     def __init__(self, memory: Memory) -> None:
+        self.changes = 0
         self._memory = memory
         self._bytes: dict[int, _Bytes] = {}
         self._strands: dict[tuple[int, int], npt.NDArray[np.int64]] = {}
@@ -80,6 +85,7 @@ class Grouping:
             UnsupportedOperationError: There would be too many strands.
         """
         touched = []
+        self.changes += 1
         for address in np.unique(access.addresses).tolist():
             for known, start, stop in self._parts(access, address):
                 if access.kind != "read":

@@ -19,8 +19,9 @@ from tiebreak.ptx.ranks import Edit, keep_text, make_session
 from tiebreak.sim.explorer.cta_runs import CompiledLaunch
 from tiebreak.sim.explorer.ctas import Ctas, Launches
 from tiebreak.sim.explorer.execution import Execution
-from tiebreak.sim.explorer.exploration import Exploration, Options
-from tiebreak.sim.explorer.grouping import Grouping, RestartError
+from tiebreak.sim.explorer.exploration import Exploration, Options, explore
+from tiebreak.sim.explorer.grouping import Grouping
+from tiebreak.sim.explorer.judging import AtEnd, Check
 from tiebreak.sim.explorer.operations import Location, Value
 from tiebreak.sim.explorer.program import Program
 from tiebreak.sim.machine import Machine
@@ -178,18 +179,17 @@ class CompiledMerge:
             for own in range(ranks)
         ]
         self.launches = Launches(recording.machine.memory, launches, recording.contents, grouping)
-        self.restarts = 0
         self._ctas = Ctas(self.launches, self._title)
+        self.program = self._ctas.program
 
     @property
     def machine_runs(self) -> int:
-        """Times that the PTX machine ran a CTA since the last restart."""
+        """Times that the PTX machine ran a CTA."""
         return self._ctas.machine_runs
 
-    def begin(self) -> Program:
-        """The program as what was learned so far has it; begin again after a ``RestartError``."""
-        self._ctas = Ctas(self.launches, self._title)
-        return self._ctas.program
+    def learn(self) -> None:
+        """Find out by a random execution which loops wait, so that a search need not begin anew for them."""
+        Exploration(self.program, Options("ptx", merge_awaits=True)).sample(1)
 
     def check(self, execution: Execution) -> str | None:
         """Say where memory differs from what the recorded run left."""
@@ -208,6 +208,16 @@ class CompiledMerge:
 
 def _by_place(entry: tuple[tuple[int, int], CompiledLaunch]) -> tuple[int, int]:
     return entry[0]
+
+
+@contextlib.contextmanager
+def open_compiled(
+    scenario: Scenario, package: str = "tiebreak.impl", architecture: str = ARCHITECTURE, edit: Edit = keep_text
+) -> Iterator[tuple[Program, Check]]:
+    """The compiled kernels of a scenario as a program, and what must hold; see ``explore_compiled``."""
+    merge = CompiledMerge(scenario, record_run(scenario, package, architecture, edit))
+    merge.learn()
+    yield merge.program, AtEnd(merge.check, results=False)
 
 
 def explore_compiled(
@@ -230,12 +240,5 @@ def explore_compiled(
         SimulationError: The recorded run broke a property.
         MissingBackendError: Kernels are not compiled, and CuTeDSL is not there.
     """
-    merge = CompiledMerge(scenario, record_run(scenario, package, architecture, edit))
-    while True:
-        try:
-            exploration = Exploration(merge.begin(), options, merge.check)
-            exploration.run()
-        except RestartError:
-            merge.restarts += 1
-            continue
-        return exploration
+    with open_compiled(scenario, package, architecture, edit) as (program, check):
+        return explore(program, options, check)
