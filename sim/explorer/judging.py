@@ -179,8 +179,8 @@ class Judge:
         size, race = int(found.memory[found.frame + SIZE]), find_race(found.memory, found.frame, NO_RACE)
         pairs: list[tuple[int, int]] = []
         while race != NO_RACE and len(pairs) < RACES:
-            first, second = (found.number(place) for place in divmod(race, size))
-            pairs.append((first, second))
+            write, other = divmod(race, size)
+            pairs.append((found.number(write), found.number(other)))
             race = find_race(found.memory, found.frame, race)
         if not pairs:
             return []
