@@ -126,7 +126,7 @@ class TestLiveness:
 
     def test_room_decides(self) -> None:
         full = self.reason(ROWS.resize(residency=1).program)
-        assert full.startswith("starvation by residency: thread ") and "has no room while thread" in full
+        assert full.startswith("starvation by residency: thread ") and "has no room, which thread" in full
         assert str(explore(ROWS.resize(residency=2).program, OPTIONS).conclusion) == "PROVED"
 
     def test_rows_of_one_rank_wait_for_no_room(self) -> None:

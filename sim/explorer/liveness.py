@@ -92,7 +92,7 @@ def find_stall(program: Program, execution: Execution) -> Stall:
     for wait in around:
         if isinstance(wait.place, Room):
             held = ", ".join(f"thread {thread}" for thread in edges[wait.thread])
-            reason = f"starvation by residency: thread {wait.thread} has no room while {held} wait; {path}"
+            reason = f"starvation by residency: thread {wait.thread} has no room, which {held} takes up; {path}"
             return Stall(reason, around, cycle=True)
     return Stall(f"deadlock: {path}", around, cycle=True)
 

@@ -41,6 +41,9 @@ def draw_diagram(program: Program, example: Counterexample) -> str:
         )
         if isinstance(node, Event) and node.source in places:
             parts.append(_arrow(places[node.source], (x, y), "#000", ""))
+        for arrival in node.synchronised & places.keys() if isinstance(node, Event) else ():
+            if places[arrival][0] != x:
+                parts.append(_arrow(places[arrival], (x, y), "#bbb", ""))
     for first, second in example.blame.missing:
         end = places[_key(second)]
         start = (4, end[1] - ROW // 2) if first is None else places[_key(first)]
