@@ -24,16 +24,19 @@ from .specialization import SelectorSpecialization
 if TYPE_CHECKING:
     from .workspace import Workspace
 
+LARGEST_FUSED_ROWS = 512
+"""Most rows of a merge in one launch, however many CTAs a device holds: each takes memory for packets."""
+
 PAIR = 2
 """Candidates that are sent at once where every rank has an even number of them."""
 
 
 def merge_specialization(
-    geometry: Geometry, world_size: int, rows: int, multiprocessors: int
+    geometry: Geometry, world_size: int, ctas: int, multiprocessors: int
 ) -> SelectorSpecialization:
-    """Return the selector that a merge of ``rows`` rows contains."""
+    """Return the selector that a merge of so many CTAs contains."""
     return choose_specialization(
-        rows=rows,
+        rows=ctas,
         count=world_size * geometry.local_candidates,
         k=geometry.k,
         contract=geometry.contract,
@@ -65,7 +68,7 @@ def obtain_merge(specialization: SelectorSpecialization, index: int) -> LoadedKe
     return load_kernel(obtain_kernel(merge_recipe(specialization, device_architecture(index))), index)
 
 
-def agree_fused_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> int:
+def agree_fused_rows(fabric: Fabric, geometry: Geometry, packet_rows: int) -> int:
     """Return the rows up to which merges are one launch, 0 for none; collective, the same on all ranks.
 
     A CTA waits for CTAs of the other ranks, so all must be resident; ranks that
@@ -74,7 +77,7 @@ def agree_fused_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> 
     Args:
         fabric: This rank's fabric.
         geometry: What the ranks agreed on.
-        symmetric: Whether they have symmetric memory.
+        packet_rows: Rows for which their symmetric memory has packets, 0 if they have none.
 
     Raises:
         WorkspaceError: On every rank, when fused launches are asked for and
@@ -83,13 +86,14 @@ def agree_fused_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> 
     own = require(
         fabric,
         "preparation of fused launches",
-        lambda: count_own_rows(fabric, geometry, symmetric=symmetric),
+        lambda: count_own_ctas(fabric, geometry, packet_rows),
         remedy="choose launches 'separate' on every rank",
     )
     device = str(torch.cuda.get_device_properties(fabric.device).uuid) if own else ""
     reports = fabric.gather_objects((own, device))
     devices = [name for _, name in reports]
-    agreed = int(min(rows // devices.count(name) for rows, name in reports))
+    # A CTA more than there are rows meets the peers.
+    agreed = max(0, min(packet_rows, *(ctas // devices.count(name) - 1 for ctas, name in reports)))
     if agreed == 0 and geometry.launches == "fused":
         raise WorkspaceError(
             "rows merged in one launch",
@@ -100,21 +104,20 @@ def agree_fused_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> 
     return agreed
 
 
-def count_own_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> int:
-    """Return how many rows this rank's device merges at once, 0 if it cannot fuse.
+def count_own_ctas(fabric: Fabric, geometry: Geometry, packet_rows: int) -> int:
+    """Return how many CTAs of a merge this rank's device holds at once, 0 if it cannot fuse.
 
     Raises:
         InputError: Fused launches are asked for and cannot be.
         MissingBackendError: As ``obtain_merge``.
     """
-    possible = symmetric and geometry.discipline == "alternating" and geometry.launches != "separate"
-    possible = possible and resolve_implementation(geometry.implementation, fabric.device) == "cutedsl"
+    possible = packet_rows > 0 and resolve_implementation(geometry.implementation, fabric.device) == "cutedsl"
     shapes: list[SelectorSpecialization] = []
     index, multiprocessors = fabric.device.index, 0
     if possible:
         multiprocessors = count_multiprocessors(index)
-        for rows in (multiprocessors, multiprocessors + 1):
-            shapes.append(merge_specialization(geometry, fabric.world_size, rows, multiprocessors))
+        for ctas in (multiprocessors, multiprocessors + 1):
+            shapes.append(merge_specialization(geometry, fabric.world_size, ctas, multiprocessors))
         # A thread of a CTA releases and awaits the flag of one rank.
         possible = not any(shape.streamed or shape.threads < fabric.world_size for shape in shapes)
     if not possible:
@@ -144,7 +147,8 @@ def merge_fused(
     fabric, (rows, width) = workspace.fabric, scores.shape
     index = fabric.device.index
     multiprocessors = count_multiprocessors(index)
-    specialization = merge_specialization(geometry, fabric.world_size, max(rows, 1), multiprocessors)
+    ctas = rows + 1
+    specialization = merge_specialization(geometry, fabric.world_size, ctas, multiprocessors)
     arguments = (
         scores.data_ptr(),
         local_indices.data_ptr(),
@@ -156,9 +160,10 @@ def merge_fused(
         scores.stride(0),
         local_indices.stride(0),
         out.stride(0),
-        4 * layout.slot_words,
+        layout.packet_slot_bytes,
         workspace.max_polls,
-        layout.inbox,
+        layout.packets,
+        layout.uses,
         layout.arrived,
         layout.arrived_rows,
         rows,
@@ -171,4 +176,4 @@ def merge_fused(
     )
     kernel = obtain_merge(specialization, index)
     stream = torch.cuda.current_stream(fabric.device).cuda_stream
-    kernel.launch((max(rows, 1), 1, 1), specialization.threads, arguments, stream=stream, programmatic=True)
+    kernel.launch((ctas, 1, 1), specialization.threads, arguments, stream=stream, programmatic=True)

@@ -13,7 +13,7 @@ from .fabric import Fabric
 from .kernels_state import LARGEST_ID
 from .policy import resolve_policy
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Version of the buffer layout and the flag protocol; ranks of different versions cannot exchange."""
 
 LARGEST_TILE = 8192
@@ -95,6 +95,15 @@ class Geometry:
     def merges_by_owner(self, rows: int, world_size: int) -> bool:
         """Whether a merge of so many rows is owner-sharded; every rank says the same."""
         return world_size > 1 and 0 < self.owner_rows <= rows
+
+    def count_unsharded_rows(self, world_size: int) -> int:
+        """Return the most rows of a merge that is not owner-sharded."""
+        return self.owner_rows - 1 if self.merges_by_owner(self.max_rows, world_size) else self.max_rows
+
+    @property
+    def may_fuse(self) -> bool:
+        """Whether merges may be one launch, as far as the geometry goes."""
+        return self.discipline == "alternating" and self.launches != "separate"
 
     def validate(self, world_size: int) -> None:
         """Check every attribute.

@@ -81,3 +81,10 @@ def initialise(
     for start in range(0, flag_words, block):
         lanes = start + tl.arange(0, block)
         tl.store(flags + lanes, tl.full((block,), 0, tl.int64) + first_epoch, mask=lanes < flag_words)
+
+
+@triton.jit
+def clear(words: tl.tensor, count: int, block: tl.constexpr) -> None:
+    """Set ``count`` words of int64 to 0.  Grid (ceil(count / block),).  Runs when ``initialise`` does."""
+    lanes = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    tl.store(words + lanes, tl.full((block,), 0, tl.int64), mask=lanes < count)

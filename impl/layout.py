@@ -1,4 +1,4 @@
-"""Layout of a rank's symmetric buffer: flag arrays, the inbox, and the returned ids.
+"""Layout of a rank's symmetric buffer: flag arrays, the inbox, the returned ids, and packets.
 
 ::
 
@@ -6,18 +6,22 @@
     published_rows  int64 [2, W]   rows of that epoch, by epoch parity
     acknowledged    int64 [W]      epoch that rank s has finished selecting
     returned        int64 [W]      epoch whose ids owner s has returned to me
-    arrived_rows    int64 [2, W]   rows of the epoch whose row 0 has arrived, by epoch parity
-    arrived         int64 [inbox_rows, W]  epoch in which row r of rank s has arrived
+    arrived_rows    int64 [2, W]   rows of that epoch, by epoch parity
+    arrived         int64 [W]      epoch of the merge in one launch that rank s has begun
     inbox           int32 [slots, inbox_rows, W, L, 2]
     returned_ids    int32 [returned_rows, k]
+    uses            int32 [packet_rows, 2]  times that the packets of a row have been used, by epoch parity
+    packets         int64 [2, packet_rows, W, L]
 
 Every array starts on a boundary of 256 bytes, so that flags and payload share
 no cache line.  ``published_rows`` needs its two halves because a fast peer may
 publish epoch n + 1 while this rank still checks the rows of epoch n; it cannot
 publish n + 2 before this rank published n + 1, which is after that check.
 
-``arrived`` is for merges in one launch, in which every row is a message of its
-own; ``arrived_rows`` has two halves for the same reason as ``published_rows``.
+``arrived``, ``uses`` and ``packets`` are for merges in one launch, in which every
+candidate is a message of its own; ``arrived_rows`` has two halves for the same
+reason as ``published_rows``.  No other merge touches the packets, since the
+phase of each must differ from what lay there before; ``uses`` is this rank's own.
 
 The inbox is row-major with the rank second, so a row's candidates lie together.
 Slot ``epoch & 1`` holds an epoch when there are two slots.
@@ -52,6 +56,7 @@ class BufferLayout:
         local_candidates: Candidates L that each rank contributes per row.
         slots: Inbox slots, 1 or 2.
         returned_rows: Largest number of rows of an owner-sharded exchange, 0 if there is none.
+        packet_rows: Largest number of rows of a merge in one launch, 0 if there is none.
         k: Ids per row.
     """
 
@@ -60,6 +65,7 @@ class BufferLayout:
     local_candidates: int
     slots: int
     returned_rows: int
+    packet_rows: int
     k: int
 
     @property
@@ -95,7 +101,7 @@ class BufferLayout:
     @property
     def inbox(self) -> int:
         """Offset of the inbox."""
-        return self.arrived + align(8 * self.inbox_rows * self.world_size)
+        return self.arrived + align(8 * self.world_size)
 
     @property
     def slot_words(self) -> int:
@@ -108,9 +114,24 @@ class BufferLayout:
         return self.inbox + align(4 * self.slots * self.slot_words)
 
     @property
+    def uses(self) -> int:
+        """Offset of ``uses``."""
+        return self.returned_ids + align(4 * self.returned_rows * self.k)
+
+    @property
+    def packets(self) -> int:
+        """Offset of the packets."""
+        return self.uses + align(8 * self.packet_rows)
+
+    @property
+    def packet_slot_bytes(self) -> int:
+        """Size of one slot of packets."""
+        return 8 * self.packet_rows * self.world_size * self.local_candidates
+
+    @property
     def byte_count(self) -> int:
         """Size of the whole buffer."""
-        return self.returned_ids + 4 * self.returned_rows * self.k
+        return self.packets + 2 * self.packet_slot_bytes
 
     def flags(self, buffer: torch.Tensor) -> torch.Tensor:
         """View everything in front of the inbox as int64."""
@@ -126,7 +147,11 @@ class BufferLayout:
 
     def returned_words(self, buffer: torch.Tensor) -> torch.Tensor:
         """View the returned ids as int32 [returned_rows * k]."""
-        return buffer[self.returned_ids : self.byte_count].view(torch.int32)
+        return buffer[self.returned_ids : self.returned_ids + 4 * self.returned_rows * self.k].view(torch.int32)
+
+    def packet_words(self, buffer: torch.Tensor) -> torch.Tensor:
+        """View ``uses`` and the packets as int64."""
+        return buffer[self.uses : self.byte_count].view(torch.int64)
 
 
 def align(byte_count: int) -> int:

@@ -58,7 +58,7 @@ def select_rows(source: Source, out: torch.Tensor, count: int, contract: Selecti
         paired=source.paired,
         stateful=source.state != 0,
     )
-    ahead = count_rows_at_once(specialization, index) if source.kind == "one" and source.paired else 0
+    ahead = count_rows_at_once(specialization, index) if specialization.prefetches else 0
     launch_selector(obtain_selector(specialization, index), specialization.threads, source, out, count, ahead)
 
 

@@ -77,6 +77,11 @@ class SelectorSpecialization:
         return self.threads * BINS_PER_THREAD
 
     @property
+    def prefetches(self) -> bool:
+        """Whether a CTA prefetches for one that follows it; several on one multiprocessor cover for each other."""
+        return self.sources == "one" and self.paired and self.minimum_ctas == 1
+
+    @property
     def shared_bytes(self) -> int:
         """Shared memory of a CTA in bytes; see ``SharedLayout``."""
         return SharedLayout(self).byte_count

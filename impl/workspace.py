@@ -10,7 +10,7 @@ from tiebreak.errors import InputError, PeerTimeoutError, RowMismatchError, Work
 
 from .agreement import attempt, failure_error, require
 from .fabric import Fabric, SymmetricBuffer
-from .fused import agree_fused_rows
+from .fused import LARGEST_FUSED_ROWS, agree_fused_rows
 from .geometry import Geometry, agree, check_integer
 from .kernels_state import (
     ACKNOWLEDGE_TIMEOUT,
@@ -21,6 +21,7 @@ from .kernels_state import (
     RETURN_TIMEOUT,
     ROW_MISMATCH,
     STATE_WORDS,
+    clear,
     initialise,
 )
 from .launch import device_guard
@@ -29,6 +30,9 @@ from .policy import Policy, resolve_policy
 
 DEFAULT_MAX_POLLS = 100_000_000
 """Polls of one flag before a peer counts as missing; some tens of seconds on a GPU."""
+
+CLEAR_BLOCK = 1024
+"""Words that one program clears."""
 
 Route = Literal["local", "symmetric", "all-gather"]
 
@@ -100,7 +104,14 @@ class Workspace:
             lambda: cls._initialised(fabric, agreed, max_polls, buffer),
             remedy="free device memory, or correct the arguments, on the ranks named",
         )
-        workspace.fused_rows = agree_fused_rows(fabric, agreed, symmetric=buffer is not None)
+        workspace.fused_rows = agree_fused_rows(fabric, agreed, workspace.layout.packet_rows if buffer else 0)
+        if workspace.fused_rows > 0:
+            workspace = require(
+                fabric,
+                "initialisation of the packets",
+                workspace._with_clear_packets,
+                remedy="free device memory on the ranks named, or choose launches 'separate' on every rank",
+            )
         return workspace
 
     @classmethod
@@ -125,6 +136,15 @@ class Workspace:
             )
         fabric.synchronize()
         return cls(fabric, geometry, max_polls, state, buffer)
+
+    def _with_clear_packets(self) -> Workspace:
+        """Give all packets the phase before the first; returns the workspace."""
+        assert self.buffer is not None
+        words = self.layout.packet_words(self.buffer.local)
+        with device_guard(self.fabric.device):
+            clear[(-(-words.numel() // CLEAR_BLOCK),)](words, words.numel(), block=CLEAR_BLOCK)
+        self.fabric.synchronize()
+        return self
 
     def __enter__(self) -> Workspace:
         return self
@@ -239,9 +259,18 @@ def _layout(fabric: Fabric, geometry: Geometry) -> BufferLayout:
     world_size, inbox_rows, returned_rows = fabric.world_size, geometry.max_rows, 0
     if geometry.merges_by_owner(geometry.max_rows, world_size):
         # Of many rows a rank gets its share only, so the inbox needs few rows more than the merges without owners.
-        inbox_rows = max(geometry.owner_rows - 1, rows_per_owner(geometry.max_rows, world_size))
+        inbox_rows = max(geometry.count_unsharded_rows(world_size), rows_per_owner(geometry.max_rows, world_size))
         returned_rows = geometry.max_rows
-    return BufferLayout(world_size, inbox_rows, geometry.local_candidates, geometry.slots, returned_rows, geometry.k)
+    packet_rows = min(geometry.count_unsharded_rows(world_size), LARGEST_FUSED_ROWS) if geometry.may_fuse else 0
+    return BufferLayout(
+        world_size,
+        inbox_rows,
+        geometry.local_candidates,
+        geometry.slots,
+        returned_rows,
+        packet_rows,
+        geometry.k,
+    )
 
 
 def _route_without_buffer(fabric: Fabric, geometry: Geometry) -> Route:

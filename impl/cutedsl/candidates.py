@@ -7,6 +7,10 @@ the loads of a warp one run of memory.
 
 A candidate is a score word and an id.  The word orders scores: smaller, as an
 unsigned number, is better.  Padding has the worst word and id -1.
+
+In memory a candidate is a score's bits and an id.  One that came from another
+rank in a packet has the packet's phase in place of its id's sign, and padding
+is a score that candidates do not have (see ``merge``).
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from .instructions import (
     high_product,
     load_candidate,
     load_long,
+    load_packets,
     load_pairs,
     reverse_order,
 )
@@ -34,10 +39,12 @@ WORST_WORD = -1
 NEGATIVE_ZERO = -(2**31)
 INFINITY = 0x7F800000
 MAGNITUDE = 0x7FFFFFFF
-VECTOR_BYTES = 16
 CANDIDATE_BYTES = 8
 STREAMED_VECTORS = 2
 """Vectors of a tile where the row is read again in every pass."""
+
+PADDING_BITS, PADDING_ID = -1, 2**31 - 1
+"""Score bits and id of padding in a packet."""
 
 WARP_CANDIDATES = 64
 """Candidates that one vector of every lane of a warp holds."""
@@ -70,8 +77,14 @@ class Row:
         warp_vectors: Vectors per lane of each warp's share.
         tiles: Tiles of the share, where the row is read again in every pass.
         range: What first-pass bins divide evenly, see ``ScoreRange``.
+        packed: Whether candidates lie in packets, all of which have arrived.
+        ahead: Distance of the row to bring into the L2 cache, 0 for none; None where nothing is brought there.
+        row_bytes: Distance of two rows.
     """
 
+    packed: bool = False
+    ahead: Any = None
+    row_bytes: Int64
     count: Int32
     base: Int64
     table: Int64
@@ -120,10 +133,17 @@ def read_tile(row: Any, first_vector: Int32) -> Any:
 @cute.jit
 def read_full_tile(row: Any) -> Any:
     """Issue the loads of a row that fills the CTA's registers."""
+    tile = place_full_tile(row)
+    tile.pairs = [read_full_pair(row, tile.position, vector) for vector in range(tile.vectors)]
+    return tile
+
+
+@cute.jit
+def place_full_tile(row: Any) -> Any:
+    """Return a tile of a row that fills the CTA's registers, without what it holds."""
     tile = Tile()
     tile.vectors = row.specialization.vectors
     tile.position = ((row.warp * tile.vectors) * 32 + row.lane) * 2
-    tile.pairs = [read_full_pair(row, tile.position, vector) for vector in range(tile.vectors)]
     tile.bits = cute.make_rmem_tensor(2 * tile.vectors, Int32)
     return tile
 
@@ -152,9 +172,24 @@ def read_pair(row: Any, first_position: Int32, first_vector: Int32, vector: int)
     inside = [position + element < limit for element in range(2)]
     places = [select_(inside[element], position + element, Int32(0)) for element in range(2)]
     if const_expr(row.specialization.paired):
-        return load_pairs(candidate_address(row, places[0]), 0, inside[0])
-    first = load_candidate(candidate_address(row, places[0]), 0, inside[0])
-    return first + load_candidate(candidate_address(row, places[1]), 0, inside[1])
+        return fetch(row, candidate_address(row, places[0]), 2, inside[0])
+    first = fetch(row, candidate_address(row, places[0]), 1, inside[0])
+    return first + fetch(row, candidate_address(row, places[1]), 1, inside[1])
+
+
+@cute.jit
+def fetch(row: Any, address: Int64, count: int, inside: Boolean | None = None) -> Any:
+    """Bits and id of one candidate or two neighbouring ones; ids are -1 where ``inside`` is false."""
+    if const_expr(not row.packed):
+        return load_pairs(address, 0, inside) if count == 2 else load_candidate(address, 0, inside)
+    words = load_packets(address, 0, count)
+    for place in range_constexpr(1, 2 * count, 2):
+        identity = words[place] & PADDING_ID
+        padding = (words[place - 1] == PADDING_BITS) & (identity == PADDING_ID)
+        if const_expr(inside is not None):
+            padding = padding | ~inside
+        words[place] = select_(padding, Int32(-1), identity)
+    return words
 
 
 @cute.jit

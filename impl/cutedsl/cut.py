@@ -32,7 +32,7 @@ from .instructions import (
 )
 
 LARGEST_ID = 2**31 - 1
-SHORT_LIST, SHORT_LIST_STEP = 16, 4
+SHORT_LIST, SHORT_LIST_STEP = 32, 4
 """Candidates in a list that one warp ranks by itself, and how many it compares at a time."""
 
 LIST_PARTS = LIST_CANDIDATES // 32
@@ -115,9 +115,10 @@ def rank_short_list(row: Any, members: Int32, need: Int32) -> None:
     word, identity = select_(inside, own[0], Int32(WORST_WORD)), select_(inside, own[1], Int32(LARGEST_ID))
     ahead = Int32(0)
     for first in cutlass.range(0, members, SHORT_LIST_STEP, unroll=1):
+        # Shuffles run in the order in which they are written, and what uses one waits for it.
+        rivals = [[lane_word(each, first + step) for each in (word, identity)] for step in range(SHORT_LIST_STEP)]
         for rival in range_constexpr(SHORT_LIST_STEP):
-            lane = first + rival
-            ahead = count_ahead(ahead, [lane_word(word, lane), lane_word(identity, lane)], [word, identity])
+            ahead = count_ahead(ahead, rivals[rival], [word, identity])
     chosen = inside & (ahead == need - 1)
     lanes = lanes_where(chosen)
     ties = count_bits(lanes_where(inside & (word == lane_word(word, Int32(31) - leading_zeros(lanes))))) - 1

@@ -28,6 +28,9 @@ from .instructions import (
     warp_sum,
 )
 
+BANK_BITS, BANKS = 5, 32
+"""Banks of shared memory, in which consecutive words lie."""
+
 LARGEST_SPAN = 2.0**126
 """Range of scores from which on its reciprocal is not taken."""
 
@@ -39,28 +42,42 @@ class Found:
         bin: The bin.
         better: Candidates in better bins.
         members: Candidates in the bin.
-        total: Candidates counted.
+        totals: Candidates that each warp counted, in the warp's lane; ``sum_totals`` adds them up.
         fullest: Candidates in the fullest bin, under contract ``order``.
     """
 
     bin: Int32
     better: Int32
     members: Int32
-    total: Int32
+    totals: Int32
     fullest: Int32
 
 
 @cute.jit
 def clear_bins(row: Any, offset: int) -> None:
-    """Clear the four bins that this thread reads in ``find_bin``."""
+    """Clear four bins; all threads together clear all."""
+    clear_counts(row.shared + offset + row.thread * 16)
+
+
+def clear_counts(address: Int32) -> None:
+    """Clear four counters."""
     zero = Int32(0)
-    store_shared_words(row.shared + offset + row.thread * 16, [zero, zero, zero, zero])
+    store_shared_words(address, [zero, zero, zero, zero])
 
 
 @cute.jit
 def count_bin(row: Any, offset: int, place: Int32, member: Boolean) -> None:
     """Count a candidate in its bin; others have a bin of their own, which is cheaper than a branch."""
     count_shared(row.shared + offset + select_(member, place, Int32(row.specialization.bins)) * 4)
+
+
+def scatter(place: Int32) -> Int32:
+    """Which counter counts a bin where all candidates are counted by id.
+
+    Ids of one rank may have some bits in common, and the bins of a warp then lie
+    in few banks of shared memory, unless higher bits take part in the choice.
+    """
+    return place ^ ((place >> BANK_BITS) & (BANKS - 1))
 
 
 @cute.jit
@@ -98,17 +115,34 @@ def first_bin(row: Any, word: Int32) -> Int32:
 
 
 @cute.jit
-def find_bin(row: Any, offset: int, need: Int32, keep: bool) -> Any:
-    """Bin in which the ``need``-th best candidate lies; all threads get the same answer.
+def find_bin(row: Any, need: Int32, keep: bool) -> Any:
+    """Bin of the first pass in which the ``need``-th best candidate lies; all threads get the same answer.
 
     Two barriers.  With ``keep`` every bin is replaced by the number of
     candidates in better bins; otherwise the bins are clear again.
     """
-    layout = row.layout
-    address = row.shared + offset + row.thread * 16
+    address = row.shared + row.layout.histogram + row.thread * 16
+    return search_counts(row, address, load_shared_words(address, 4), need, keep)
+
+
+@cute.jit
+def find_digit(row: Any, need: Int32, scattered: Boolean) -> Any:
+    """As ``find_bin``, of a later pass, whose counters may be scattered; they are clear again."""
+    swap = select_(scattered, (row.thread >> (BANK_BITS - 2)) & (BANKS - 1), Int32(0))
+    address = row.shared + row.layout.digits + (row.thread ^ (swap >> 2)) * 16
     counts = load_shared_words(address, 4)
+    for bit in (1, 2):
+        swapped = (swap & bit) != 0
+        counts = [select_(swapped, counts[place ^ bit], counts[place]) for place in range(4)]
+    return search_counts(row, address, counts, need, False)
+
+
+@cute.jit
+def search_counts(row: Any, address: Int32, counts: Any, need: Int32, keep: bool) -> Any:
+    """Bin in which the ``need``-th best candidate lies; ``counts`` of this thread's bins are those at ``address``."""
+    layout = row.layout
     if const_expr(not keep):
-        clear_bins(row, offset)
+        clear_counts(address)
     mine = counts[0] + counts[1] + counts[2] + counts[3]
     warp_total = warp_sum(mine)
     store_shared(row.shared + layout.totals + row.warp * 4, warp_total, row.lane == 0)
@@ -125,7 +159,7 @@ def find_bin(row: Any, offset: int, need: Int32, keep: bool) -> Any:
         if (before < need) & (need <= before + warp_total):
             search_bins(row, counts, mine, before, need)
     found = Found()
-    found.total = warp_sum(totals)
+    found.totals = totals
     if const_expr(keep):
         found.fullest = warp_largest_unsigned(warp_words(row, layout.totals + 128))
     cute.arch.barrier()
@@ -137,16 +171,29 @@ def find_bin(row: Any, offset: int, need: Int32, keep: bool) -> Any:
 @cute.jit
 def share_bounds(row: Any, bounds: Any) -> None:
     """Write down the smallest of each bound over the warp."""
+    # The reductions first, so that none waits until another one's result is stored.
+    least = [warp_least_unsigned(bound) for bound in bounds]
     for place in range_constexpr(len(bounds)):
         address = row.shared + row.layout.bounds + 128 * place + row.warp * 4
-        store_shared(address, warp_least_unsigned(bounds[place]), row.lane == 0)
+        store_shared(address, least[place], row.lane == 0)
 
 
-@cute.jit
-def shared_bound(row: Any, place: int) -> Int32:
-    """Smallest of a bound over the CTA, after a barrier."""
-    warp = row.lane % row.specialization.warps
-    return warp_least_unsigned(load_shared(row.shared + row.layout.bounds + 128 * place + warp * 4))
+def sum_totals(found: Found) -> Int32:
+    """Candidates counted."""
+    return warp_sum(found.totals)
+
+
+def shared_bounds(row: Any, *places: int) -> Any:
+    """Smallest of each of some bounds over the CTA, after a barrier."""
+    address = row.shared + row.layout.bounds + (row.lane % row.specialization.warps) * 4
+    words = [load_shared(address + 128 * place) for place in places]
+    return [warp_least_unsigned(word) for word in words]
+
+
+def read_range(row: Any) -> Any:
+    """Lowest and highest of a range whose bounds are shared as the lowest, and the complement of the highest."""
+    low, high = shared_bounds(row, 0, 1)
+    return low, ~high
 
 
 @cute.jit

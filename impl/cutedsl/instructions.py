@@ -43,6 +43,42 @@ def _load_inside(load: str, address: Int64, count: int, inside: Boolean | None) 
     )
 
 
+def load_packets(address: Int64, offset: int, count: int) -> list[Int32]:
+    """Load one or two packets, two words each, that other devices may be writing (Data Movement: ld.relaxed.sys).
+
+    Each is read at once: the elements of a vector are accesses of their own.
+    """
+    vector, packets = _packet_registers(count)
+    words = " ".join(f"mov.b64 {{{{$w{2 * place}}},{{$w{2 * place + 1}}}}}, packet{place};" for place in range(count))
+    load = f"ld.relaxed.sys.global{vector}.b64 {packets}, [{{$r0}}+{offset}];"
+    return list(
+        inline_ptx(
+            f"{{ .reg .b64 packet0, packet1; {load} {words} }}",
+            write_only_types=[Int32] * (2 * count),
+            read_only_args=[address],
+        )
+    )
+
+
+def store_packets(address: Int64, words: list[Int32], when: Boolean) -> None:
+    """Store one or two packets, two words each and each at once, to any device (Data Movement: st.relaxed.sys)."""
+    count = len(words) // 2
+    vector, packets = _packet_registers(count)
+    parts = " ".join(
+        f"mov.b64 packet{place}, {{{{$r{2 * place + 1}}},{{$r{2 * place + 2}}}}};" for place in range(count)
+    )
+    inline_ptx(
+        f"{{ .reg .pred when; .reg .b64 packet0, packet1; setp.ne.s32 when, {{$r{len(words) + 1}}}, 0; {parts} "
+        f"@when st.relaxed.sys.global{vector}.b64 [{{$r0}}], {packets}; }}",
+        read_only_args=[address, *words, Int32(when)],
+    )
+
+
+def _packet_registers(count: int) -> tuple[str, str]:
+    """Vector suffix, and the registers ``packet0`` and ``packet1``, as PTX writes one or two packets."""
+    return (".v2", "{packet0, packet1}") if count == 2 else ("", "packet0")
+
+
 def load_long(address: Int64) -> Int64:
     """Load an int64 (Data Movement: ld)."""
     return inline_ptx("ld.global.b64 {$w0}, [{$r0}];", write_only_types=[Int64], read_only_args=[address])
@@ -167,9 +203,9 @@ def unsigned(word: Int32) -> Uint32:
 def add_lower_lane(word: Int32, distance: int) -> Int32:
     """Word plus that of the lane ``distance`` below, if there is one (Data Movement: shfl.sync)."""
     return inline_ptx(
-        "{ .reg .pred inside; .reg .b32 other; "
-        f"shfl.sync.up.b32 other|inside, {{$r0}}, {distance}, 0, -1; "
-        "selp.b32 other, other, 0, inside; add.u32 {$w0}, {$r0}, other; }",
+        "{ .reg .pred inside; .reg .b32 other, sum; mov.b32 sum, {$r0}; "
+        f"shfl.sync.up.b32 other|inside, sum, {distance}, 0, -1; "
+        "@inside add.u32 sum, sum, other; mov.b32 {$w0}, sum; }",
         write_only_types=[Int32],
         read_only_args=[word],
     )
@@ -324,6 +360,20 @@ def widen_scores(bounds: list[Any], key: Int32, wanted: Int32, bits: Int32) -> l
     )
 
 
+def count_equal(bits: Int32, wanted: Float32, identity: Int32, places: Int32, counters: Int32, bins: int) -> None:
+    """Count a score's id by its leading bits if the score is ``wanted``; others have a counter behind the ``bins``.
+
+    Ids beyond the last bin count in it (Comparison and Selection: setp, selp).
+    """
+    inline_ptx(
+        "{ .reg .pred member; .reg .f32 score; .reg .b32 place; "
+        "mov.b32 score, {$r0}; setp.eq.f32 member, score, {$r1}; "
+        f"shr.u32 place, {{$r2}}, {{$r3}}; min.u32 place, place, {bins - 1}; selp.b32 place, place, {bins}, member; "
+        "mad.lo.u32 place, place, 4, {$r4}; red.shared.add.u32 [place], 1; }",
+        read_only_args=[bits, wanted, identity, places, counters],
+    )
+
+
 def mark(marks: Int32, wanted: Boolean, bit: int) -> Int32:
     """``marks`` with a bit set if it is wanted (Logic and Shift: or)."""
     return inline_ptx(
@@ -391,9 +441,9 @@ def hidden_address(address: Int64) -> Int64:
     return inline_ptx("mov.b64 {$w0}, {$r0};", write_only_types=[Int64], read_only_args=[address])
 
 
-def prefetch_row(address: Int64, byte_count: Int32, when: Boolean) -> None:
+def prefetch_bytes(address: Int64, byte_count: int, when: Boolean) -> None:
     """Bring memory into the L2 cache; both multiples of 16 (Data Movement: cp.async.bulk.prefetch)."""
-    inline_ptx("cp.async.bulk.prefetch.L2.global [{$r0}], {$r1};", read_only_args=[address, byte_count], predicate=when)
+    inline_ptx(f"cp.async.bulk.prefetch.L2.global [{{$r0}}], {byte_count};", read_only_args=[address], predicate=when)
 
 
 def load_word(address: Int64, default: int, when: Boolean) -> Int32:

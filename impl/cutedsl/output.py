@@ -21,7 +21,6 @@ from .instructions import (
     add_lower_lane,
     bits_float,
     float_bits,
-    hidden,
     last_lane,
     load_shared,
     load_shared_words,
@@ -56,8 +55,8 @@ def write_resident(row: Any, tile: Any, cut: Any, k: Int32) -> None:
         threshold = select_(cut.word == WORST_WORD, Float32(float("-inf")), word_score(below))
     slots, mine = scan_counts(pack_counts(tile, threshold))
     base = place_warp(row, mine)
-    # Hidden, so that no predicate of every candidate is kept from the count.
-    threshold = bits_float(hidden(float_bits(threshold)))
+    # All lanes have one threshold, which the assembler cannot tell: it would keep every predicate of the count.
+    threshold = bits_float(last_lane(float_bits(threshold)))
     if cut.total <= row.layout.staged_ids:
         stage_chosen(row, tile, threshold, slots, base)
         cute.arch.barrier()
@@ -161,14 +160,15 @@ def scan_counts(words: Any) -> Any:
     Four vectors of 64 candidates make at most 192 + 62 slots ahead of the last
     one, so bytes do not overflow.
     """
+    through = list(words)
+    # Step by step, since shuffles run in the order in which they are written.
+    for step in range_constexpr(5):
+        through = [add_lower_lane(word, 1 << step) for word in through]
+    totals = [last_lane(word) for word in through]
     slots, first = [], Int32(0)
     for word in range_constexpr(len(words)):
-        through = words[word]
-        for step in range_constexpr(5):
-            through = add_lower_lane(through, 1 << step)
-        total = last_lane(through)
-        slots.append((first, through - words[word] + ((total * 0x01010101) << 8)))
-        first = sum_bytes(total, first)
+        slots.append((first, through[word] - words[word] + ((totals[word] * 0x01010101) << 8)))
+        first = sum_bytes(totals[word], first)
     return slots, first
 
 

@@ -16,25 +16,40 @@ from __future__ import annotations
 from typing import Any
 
 import cutlass.cute as cute
-from cutlass import Boolean, Float32, Int32, const_expr, range_constexpr, select_
+from cutlass import Boolean, Float32, Int32, Int64, const_expr, range_constexpr, select_
 
 from ..policy import ZeroPolicy
 from ..specialization import LIST_CANDIDATES
 from .candidates import (
+    CANDIDATE_BYTES,
     WARP_CANDIDATES,
     ScoreRange,
     candidate_address,
     element_identity,
     element_word,
+    fetch,
     score_word,
     settle_vector,
     word_score,
 )
 from .cut import LARGEST_ID, TIED, append_entry, no_cut, rank_list
-from .histogram import clear_bins, count_bin, find_bin, last_bin, set_range, share_bounds, shared_bound
+from .histogram import (
+    clear_bins,
+    count_bin,
+    find_bin,
+    find_digit,
+    last_bin,
+    read_range,
+    scatter,
+    set_range,
+    share_bounds,
+    shared_bounds,
+    sum_totals,
+)
 from .instructions import (
     any_thread,
     bits_float,
+    count_equal,
     count_shared,
     float_bits,
     largest_float,
@@ -42,9 +57,9 @@ from .instructions import (
     leading_zeros,
     least_float,
     least_unsigned,
-    load_candidate,
     magnified_distance,
     mark,
+    prefetch_bytes,
     reverse_order,
     shift_right,
     store_shared_words,
@@ -85,7 +100,7 @@ def find_resident_cut(row: Any, tile: Any, k: Int32) -> Any:
         if uniform:
             fullest = row.count
         else:
-            found = find_bin(row, layout.histogram, k, keep)
+            found = find_bin(row, k, keep)
             need, members, place = k - found.better, found.members, found.bin
             if const_expr(keep):
                 fullest = found.fullest
@@ -93,7 +108,7 @@ def find_resident_cut(row: Any, tile: Any, k: Int32) -> Any:
             list_bin(row, tile, row.range, place, False)
             unlisted_ties = Int32(0)
         else:
-            need, members = refine(row, tile, need, place, members)
+            need, members = refine(row, tile, need, place, members, uniform)
         solved = members <= LIST_CANDIDATES
         if solved:
             words = rank_list(row, members, need)
@@ -108,25 +123,37 @@ def count_plain_row(row: Any, tile: Any) -> Any:
     """Count the candidates in the bins of a sampled range, as their loads arrive.  Two barriers.
 
     Returns whether the row is plain, as far as bins can tell, and whether it
-    has one score, which is then not counted: every warp would wait for one
-    counter.
+    has one score.  Then its ids are counted instead: in the bins of scores every
+    warp would wait for one counter.
     """
     signs = sample_row(row, tile)
     uniform = row.range.words[0] == row.range.words[1]
     strange, total = Boolean(False), Float32(0.0)
     if uniform:
-        for vector in range_constexpr(count_sampled(row, tile), tile.vectors):
-            signs = signs | settle_vector(tile, vector)
-        for element in range_constexpr(2 * tile.vectors):
-            strange = strange | (tile.bits[element] != float_bits(row.range.scores[0]))
+        strange, signs = count_uniform_row(row, tile, signs)
         total = row.range.scores[0]
     else:
         total, signs = count_row(row, tile, signs)
+    prefetch_share(row, tile)
     # A sum that is not finite has a term that is not, or is at least worth the longer way.
     strange = strange | (signs < 0) | ((float_bits(total) & EXPONENT) == EXPONENT)
     plain = ~any_thread(strange)
     # The scores may be too far apart for a reciprocal.
     return plain & (row.range.words[2] != 0), uniform
+
+
+@cute.jit
+def prefetch_share(row: Any, tile: Any) -> None:
+    """Bring this warp's share of a later row into the L2 cache.
+
+    Not before its own candidates are there, which would have to wait in line with that.
+    """
+    if const_expr(row.ahead is not None):
+        index, _, _ = cute.arch.block_idx()
+        rows, _, _ = cute.arch.grid_dim()
+        share = WARP_CANDIDATES * CANDIDATE_BYTES * tile.vectors
+        source = row.base + Int64(row.ahead) * row.row_bytes + Int64(row.warp * share)
+        prefetch_bytes(source, share, (row.lane == 0) & (row.ahead > 0) & (index + row.ahead < rows))
 
 
 @cute.jit
@@ -145,7 +172,8 @@ def sample_row(row: Any, tile: Any) -> Int32:
             identity = largest_unsigned(identity, element_identity(tile, element))
     share_bounds(row, [reverse_order(float_bits(best)), ~reverse_order(float_bits(worst)), ~identity])
     cute.arch.barrier()
-    set_range(row, row.range, shared_bound(row, 0), ~shared_bound(row, 1), Boolean(True))
+    best_word, worst_word = read_range(row)
+    set_range(row, row.range, best_word, worst_word, Boolean(True))
     return signs
 
 
@@ -177,35 +205,88 @@ def count_row(row: Any, tile: Any, signs: Int32) -> Any:
 
 
 @cute.jit
-def refine(row: Any, tile: Any, need: Int32, place: Int32, members: Int32) -> Any:
+def count_uniform_row(row: Any, tile: Any, signs: Int32) -> Any:
+    """Count every candidate by id, and settle all but what was sampled.
+
+    Returns whether any score is another than the sampled ones, and ``signs``
+    with those of the ids.
+    """
+    base, places = row.shared + row.layout.digits, sampled_places(row)
+    strange, score = Boolean(False), float_bits(row.range.scores[0])
+    for vector in range_constexpr(tile.vectors):
+        if const_expr(vector >= count_sampled(row, tile)):
+            signs = signs | settle_vector(tile, vector)
+        for element in range_constexpr(2 * vector, 2 * vector + 2):
+            strange = strange | (tile.bits[element] != score)
+            count_shared(base + scatter(identity_bin(row, tile, element, places)) * 4)
+    return strange, signs
+
+
+@cute.jit
+def refine(row: Any, tile: Any, need: Int32, place: Int32, members: Int32, uniform: Boolean) -> Any:
     """List the candidates at the cut where too many share a first-pass bin.
 
-    Mostly they have one score, so their ids are counted while that is found
-    out; the bins are those of the ids that were sampled.  Returns how many
-    candidates of the last bin are needed, and how many it has; they are listed
-    unless they are too many.
+    Mostly they have one score.  If the sampled ones have, candidates of that
+    score are counted by id, unless they have been; the bins are those of the
+    sampled ids.  Returns how many candidates of the last bin are needed, and how
+    many it has; they are listed unless they are too many.
     """
-    high = ~shared_bound(row, 2)
-    places = identity_places(row, high)
-    count_tied_bin(row, tile, place, places)
-    cute.arch.barrier()
-    best_word, worst_word = shared_bound(row, 0), ~shared_bound(row, 1)
-    low, high = Int32(0), Int32(LARGEST_ID)
-    if best_word == worst_word:
-        found = find_bin(row, row.layout.digits, need, False)
-        need, members, low = need - found.better, found.members, found.bin << places
-        high = select_(found.bin == row.specialization.bins - 1, high, low + ((Int32(1) << places) - 1))
-        if members <= LIST_CANDIDATES:
-            list_ties(row, tile, best_word, low, high)
-    else:
-        clear_bins(row, row.layout.digits)
+    places, bins = sampled_places(row), row.specialization.bins
+    best_word, tied = row.range.words[0], uniform
+    if ~uniform:
+        best_word, tied = find_tied_word(row, tile, place)
+        if tied:
+            count_score(row, tile, best_word, places)
+            cute.arch.barrier()
+    worst_word, low, high = best_word, Int32(0), Int32(LARGEST_ID)
+    if tied:
+        found = find_digit(row, need, uniform)
+        tied = sum_totals(found) == members
+        if tied:
+            need, members, low = need - found.better, found.members, found.bin << places
+            high = select_(found.bin == bins - 1, high, low + ((Int32(1) << places) - 1))
+            if members <= LIST_CANDIDATES:
+                list_ties(row, tile, best_word, low, high)
+    if ~tied:
+        # All have read the bounds that are written next.
         cute.arch.barrier()
+        measure_bin(row, tile, row.range, place, False)
+        cute.arch.barrier()
+        best_word, worst_word = read_range(row)
         need, members, best_word, worst_word = refine_scores(row, tile, best_word, worst_word, need, members)
     if (members > LIST_CANDIDATES) & (best_word == worst_word):
         # All have read the bounds that are written next.
         cute.arch.barrier()
         need, members = refine_ties(row, tile, best_word, low, high, need, members)
     return need, members
+
+
+@cute.jit
+def find_tied_word(row: Any, tile: Any, place: Int32) -> Any:
+    """Word of the sampled candidates in a first-pass bin, and whether they have one.  One barrier."""
+    bounds = [Int32(-1), Int32(-1)]
+    for element in range_constexpr(2):
+        word = element_word(row, tile, element)
+        member = distance_bits(row, tile, row.range, element) == place + BIN_ZERO
+        bounds[0] = least_unsigned(bounds[0], select_(member, word, Int32(-1)))
+        bounds[1] = least_unsigned(bounds[1], select_(member, ~word, Int32(-1)))
+    share_bounds(row, bounds)
+    cute.arch.barrier()
+    best_word, worst_word = read_range(row)
+    tied = best_word == worst_word
+    if const_expr(row.specialization.zero == ZeroPolicy.BITS):
+        # Candidates of a score are counted as floats, which do not tell the zeros apart.
+        tied = tied & (word_score(best_word) != Float32(0.0))
+    return best_word, tied
+
+
+@cute.jit
+def count_score(row: Any, tile: Any, word: Int32, places: Int32) -> None:
+    """Count the candidates of one score by id."""
+    counters, bins = row.shared + row.layout.digits, row.specialization.bins
+    score = word_score(word)
+    for element in range_constexpr(2 * tile.vectors):
+        count_equal(tile.bits[element], score, element_identity(tile, element), places, counters, bins)
 
 
 @cute.jit
@@ -216,14 +297,14 @@ def refine_scores(row: Any, tile: Any, best_word: Int32, worst_word: Int32, need
         set_range(row, divided, best_word, worst_word, Boolean(True))
         count_within(row, tile, divided)
         cute.arch.barrier()
-        found = find_bin(row, row.layout.digits, need, False)
+        found = find_digit(row, need, Boolean(False))
         need, members, rounds = need - found.better, found.members, rounds + 1
         if members <= LIST_CANDIDATES:
             list_bin(row, tile, divided, found.bin, True)
         else:
-            measure_bin(row, tile, divided, found.bin)
+            measure_bin(row, tile, divided, found.bin, True)
             cute.arch.barrier()
-            best_word, worst_word = shared_bound(row, 0), ~shared_bound(row, 1)
+            best_word, worst_word = read_range(row)
     return need, members, best_word, worst_word
 
 
@@ -234,17 +315,28 @@ def refine_ties(row: Any, tile: Any, word: Int32, low: Int32, high: Int32, need:
     while (members > LIST_CANDIDATES) & (rounds < ROUNDS):
         measure_ties(row, tile, word, low, high)
         cute.arch.barrier()
-        low, high = shared_bound(row, 0), ~shared_bound(row, 1)
+        low, high = read_range(row)
         places = identity_places(row, high - low)
         count_ties(row, tile, word, low, high, places)
         cute.arch.barrier()
-        found = find_bin(row, row.layout.digits, need, False)
+        found = find_digit(row, need, Boolean(False))
         need, members, rounds = need - found.better, found.members, rounds + 1
         low = low + (found.bin << places)
         high = low + ((Int32(1) << places) - 1)
         if members <= LIST_CANDIDATES:
             list_ties(row, tile, word, low, high)
     return need, members
+
+
+def sampled_places(row: Any) -> Int32:
+    """Places by which ids are shifted to make bins of those that were sampled."""
+    return identity_places(row, ~shared_bounds(row, 2)[0])
+
+
+def identity_bin(row: Any, tile: Any, element: int, places: Int32) -> Int32:
+    """Bin of a candidate's id; what is larger than the sampled ones is in the last."""
+    digit = shift_right(element_identity(tile, element), places)
+    return least_unsigned(digit, Int32(row.specialization.bins - 1))
 
 
 @cute.jit
@@ -255,25 +347,13 @@ def identity_places(row: Any, high: Int32) -> Int32:
 
 
 @cute.jit
-def count_tied_bin(row: Any, tile: Any, place: Int32, places: Int32) -> None:
-    """Count the candidates in a first-pass bin by id, and write down the range of their scores."""
-    bounds = [Float32(float("inf")), Float32(float("-inf"))]
-    for element in range_constexpr(2 * tile.vectors):
-        bits = distance_bits(row, tile, row.range, element)
-        bounds = widen_scores(bounds, bits, place + BIN_ZERO, tile.bits[element])
-        digit = shift_right(element_identity(tile, element), places)
-        digit = least_unsigned(digit, Int32(row.specialization.bins - 1))
-        count_bin(row, row.layout.digits, digit, bits == place + BIN_ZERO)
-    share_scores(row, bounds)
-
-
-@cute.jit
-def measure_bin(row: Any, tile: Any, divided: Any, place: Int32) -> None:
-    """Write down the range of words of the candidates in a bin."""
+def measure_bin(row: Any, tile: Any, divided: Any, place: Int32, bounded: bool) -> None:
+    """Write down the range of words of the candidates in a bin; ``bounded`` if some lie outside its range."""
     bounds = [Float32(float("inf")), Float32(float("-inf"))]
     for element in range_constexpr(2 * tile.vectors):
         bits = distance_bits(row, tile, divided, element)
-        bits = select_(is_within(tile, divided, element), bits, Int32(0))
+        if const_expr(bounded):
+            bits = select_(is_within(tile, divided, element), bits, Int32(0))
         bounds = widen_scores(bounds, bits, place + BIN_ZERO, tile.bits[element])
     share_scores(row, bounds)
 
@@ -363,7 +443,7 @@ def list_members(row: Any, tile: Any, is_listed: Any) -> None:
         element = Int32(31) - leading_zeros(left)
         left = left ^ (Int32(1) << element)
         position = tile.position + (element >> 1) * WARP_CANDIDATES + (element & 1)
-        words = load_candidate(candidate_address(row, position), 0)
+        words = fetch(row, candidate_address(row, position), 1)
         append_entry(row, score_word(row.specialization, words[0], words[1]), words[1], position)
     # The votes that follow are slow where the lanes of a warp have not come together again.
     cute.arch.sync_warp()

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32, const_expr, select_
+from cutlass import Boolean, Int32, Int64, Uint32, const_expr, select_
 
 from ..specialization import SelectorSpecialization
-from .candidates import CANDIDATE_BYTES, STREAMED_VECTORS, WARP_CANDIDATES, Row, read_full_tile
-from .instructions import hidden_address, load_long, prefetch_row
+from .candidates import STREAMED_VECTORS, WARP_CANDIDATES, Row, read_full_tile
+from .instructions import hidden_address, load_long
 from .output import write_resident, write_streamed
 from .resident import find_resident_cut
 from .sorting import write_by_rank
@@ -106,52 +106,51 @@ class Selector:
         index, _, _ = cute.arch.block_idx()
         # The launch may overlap the end of the kernel that wrote the candidates.
         cute.arch.griddepcontrol_wait()
-        row = open_row(self.specialization)
+        row = open_row(self.specialization, output + Int64(index) * output_stride * 4)
         row.count = count
         offset = Int64(index) * row_bytes
         if const_expr(self.specialization.stateful):
             offset = offset + ((load_long(state) + 1) & Int64(slots - 1)) * slot_bytes
             row.count = select_(load_long(state + 8) != 0, Int32(0), count)
         row.base = offset if const_expr(self.specialization.sources == "peers") else candidates + offset
-        if const_expr(self.specialization.sources == "one" and self.specialization.paired):
-            rows, _, _ = cute.arch.grid_dim()
-            wanted = (row.thread == 0) & (ahead > 0) & (index + ahead < rows)
-            prefetch_row(row.base + Int64(ahead) * row_bytes, count * CANDIDATE_BYTES, wanted)
+        if const_expr(self.specialization.prefetches):
+            row.ahead, row.row_bytes = ahead, row_bytes
         row.table, row.source_bytes = candidates, source_bytes
         row.source_candidates, row.source_magic = source_candidates, source_magic
-        select_row(row, k, output + Int64(index) * output_stride * 4)
+        select_row(row, k)
 
 
-def open_row(specialization: SelectorSpecialization) -> Row:
-    """Return what a thread knows before it reads."""
+def open_row(specialization: SelectorSpecialization, output: Int64) -> Row:
+    """Return what a thread knows before it reads; the ids of the row go to ``output``."""
     thread, _, _ = cute.arch.thread_idx()
-    return Row(specialization, thread, Int32(cute.arch.get_dyn_smem(Int32, alignment=16).toint()))
-
-
-@cute.jit
-def select_row(row: Any, k: Int32, output: Int64) -> None:
-    """Select from a row whose candidates may be read."""
-    specialization = row.specialization
+    row = Row(specialization, thread, Int32(cute.arch.get_dyn_smem(Int32, alignment=16).toint()))
     row.output = hidden_address(output)
-    if const_expr(specialization.streamed):
-        select_streamed(row, k)
-    elif row.count == specialization.capacity:
-        select_full(row, k)
-    else:
-        select_streamed(row, k)
+    return row
 
 
 @cute.jit
-def select_full(row: Any, k: Int32) -> None:
-    """Select from a row that fills the CTA's registers."""
-    tile = read_full_tile(row)
-    solved, cut = find_resident_cut(row, tile, k)
-    if ~solved:
+def select_row(row: Any, k: Int32) -> None:
+    """Select from a row whose candidates may be read."""
+    if const_expr(row.specialization.streamed):
         select_streamed(row, k)
-    elif const_expr(row.specialization.contract == "order"):
-        write_by_rank(row, tile, cut, k)
     else:
-        write_resident(row, tile, cut, k)
+        solved = Boolean(False)
+        if row.count == row.specialization.capacity:
+            solved = select_resident(row, read_full_tile(row), k)
+        if ~solved:
+            select_streamed(row, k)
+
+
+@cute.jit
+def select_resident(row: Any, tile: Any, k: Int32) -> Boolean:
+    """Select from a row that fills the CTA's registers; returns whether it could."""
+    solved, cut = find_resident_cut(row, tile, k)
+    if solved:
+        if const_expr(row.specialization.contract == "order"):
+            write_by_rank(row, tile, cut, k)
+        else:
+            write_resident(row, tile, cut, k)
+    return solved
 
 
 @cute.jit

@@ -16,7 +16,17 @@ from cutlass import Boolean, Int32, Uint32, const_expr, range_constexpr, select_
 from ..specialization import LIST_CANDIDATES
 from .candidates import each_tile, element_identity, element_position, element_word, is_valid
 from .cut import append, no_cut, rank_list
-from .histogram import clear_bins, count_bin, find_bin, first_bin, set_range, share_bounds, shared_bound
+from .histogram import (
+    clear_bins,
+    count_bin,
+    find_bin,
+    find_digit,
+    first_bin,
+    set_range,
+    share_bounds,
+    shared_bounds,
+    sum_totals,
+)
 from .instructions import leading_zeros, least_unsigned, load_shared, shift_right, store_shared_words, unsigned
 
 BEST_FINITE_WORD = 0x00800000
@@ -38,10 +48,11 @@ def find_streamed_cut(row: Any, k: Int32) -> Any:
     measure_scores(row)
     each_tile(row, count_first)
     cute.arch.barrier()
-    found = find_bin(row, layout.histogram, k, keep)
-    cut = no_cut(select_(found.total > k, k, found.total))
+    found = find_bin(row, k, keep)
+    total = sum_totals(found)
+    cut = no_cut(select_(total > k, k, total))
     word, identity, position = cut.word, cut.identity, cut.position
-    if found.total > k:
+    if total > k:
         state = cute.make_rmem_tensor(6, Int32)
         state[4] = Int32(0)
         state[5] = row.count - 1
@@ -73,7 +84,7 @@ def measure_scores(row: Any) -> None:
     each_tile(row, bound_scores, bounds)
     share_bounds(row, [bounds[0], bounds[1]])
     cute.arch.barrier()
-    best, worst = shared_bound(row, 0), shared_bound(row, 1)
+    best, worst = shared_bounds(row, 0, 1)
     finite = unsigned(best) <= Uint32(FINITE_SPAN)
     set_range(row, row.range, best + BEST_FINITE_WORD, Int32(WORST_FINITE_WORD) - worst, finite)
 
@@ -112,7 +123,7 @@ def narrow(row: Any, state: Any, need: Int32, place: Int32, members: Int32) -> I
         places = select_(places < 0, Int32(0), places)
         each_tile(row, count_digits, state, level, low, places)
         cute.arch.barrier()
-        found = find_bin(row, row.layout.digits, need, False)
+        found = find_digit(row, need, Boolean(False))
         need = need - found.better
         members = found.members
         low = low + (found.bin << places)
@@ -165,8 +176,8 @@ def widen(ranges: Any, word: Int32, identity: Int32, member: Boolean) -> None:
 @cute.jit
 def adopt_ranges(row: Any, state: Any) -> None:
     """Take over the CTA's ranges of words and ids."""
-    state[0], state[1] = shared_bound(row, 0), ~shared_bound(row, 1)
-    state[2], state[3] = shared_bound(row, 2), ~shared_bound(row, 3)
+    low, high, first, last = shared_bounds(row, 0, 1, 2, 3)
+    state[0], state[1], state[2], state[3] = low, ~high, first, ~last
 
 
 @cute.jit

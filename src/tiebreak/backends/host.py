@@ -136,7 +136,7 @@ class HostProgram:
         fabric.name_regions(workspace.state, {0: "epoch", 8: "error_record"})
         if workspace.buffer is not None:
             flags = ("published", "published_rows", "acknowledged", "returned", "arrived_rows", "arrived")
-            names = (*flags, "inbox", "returned_ids")
+            names = (*flags, "inbox", "returned_ids", "uses", "packets")
             regions = {getattr(workspace.layout, name): name for name in names}
             fabric.name_regions(workspace.buffer.local, regions)
         cases = self._cases
