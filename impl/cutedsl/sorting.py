@@ -92,9 +92,12 @@ def sort_slots(row: Any, cut: Any) -> None:
     cute.arch.barrier()
     for stage in range_constexpr(1, slots.bit_length()):
         for step in range_constexpr(stage):
+            distance = 1 << (stage - 1 - step)
             for pair in cutlass.range(row.thread, slots // 2, threads, unroll=1):
-                order_pair(row, pair, 1 << (stage - 1 - step), (1 << stage) & (slots - 1))
-            cute.arch.barrier()
+                order_pair(row, pair, distance, (1 << stage) & (slots - 1))
+            # At distances of at least as many slots as there are threads, a slot belongs to one thread in every step.
+            if const_expr(distance < 2 * threads):
+                cute.arch.barrier()
     for slot in cutlass.range(row.thread, cut.total, threads, unroll=1):
         store_word(row.output + Int64(slot) * 4, load_shared_words(entries + slot * 8, 2)[1])
 
