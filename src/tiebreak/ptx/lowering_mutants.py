@@ -20,14 +20,15 @@ _SMALL = Scenario(
 _ACKNOWLEDGED = replace(_SMALL, discipline="acknowledged", epochs=3)
 _OWNERS = replace(_SMALL, rows=3, length=12, owner_rows=2)
 _FUSED = Scenario(transport="symmetric", launches="fused", rows=2, k=2, local=2, length=6, epochs=2, contract="set")
-# A row that fills the CTA is loaded right behind the acquires; for a shorter one all threads meet once more.
-_FULL = replace(_FUSED, rows=1, local=128, length=512, epochs=1, kind="random", data_points=False)
 
 _BARRIER = r"^\s*bar\.sync\s+0;$"
 _RELEASE = r"(@%\w+) atom\.global\.sys\.release\.exch\.b64 (%\w+), (\[.*?\]), (%\w+);"
 _RELAXED = r"\1 atom.global.sys.relaxed.exch.b64 \2, \3, \4;"
 _ACQUIRE = r"(@%\w+) ld\.global\.sys\.acquire\.b64 (%\w+), (\[.*?\]);"
-_VOTE = r"barrier\.cta\.red\.or\.pred any, 0, vote;"
+_PACKETS = r"relaxed\.sys\.global((?:\.v2)?\.b64)"
+_HALF = r"mov\.b64 packet{}, \{{(%\w+),(%\w+)\}}; "
+_PAIR = _HALF.format(0) + _HALF.format(1) + r"@when st\.relaxed\.sys\.global\.v2\.b64 (\[%\w+)\], [^;]*;"
+_HALVES = r"@when st.relaxed.sys.global.v4.b32 \5], {\1,\2,\3,\4};"
 _ROWS = r"(@%\w+) (st\.global\.b64 [^;]*;)"
 
 
@@ -206,23 +207,38 @@ _FUSED_MERGE = [
     *_weaken("merge", _FUSED, "fused-wait", "acquire", spelling="{order}.{scope}"),
     _edit(
         "merge",
-        "fused-publish-without-barrier",
-        "all threads have sent their candidates before one of them releases the row",
-        (rf"\A([\s\S]*?){_VOTE}", r"\1mov.pred any, vote;"),
+        "fused-packets-plain",
+        "a packet is written by a strong store",
+        (rf"st\.{_PACKETS}", r"st.global\1"),
         scenario=_FUSED,
     ),
     _edit(
         "merge",
-        "fused-wait-without-barrier",
-        "all threads meet behind the acquires of some of them",
-        (rf"(ld\.acquire\.sys[\s\S]*?){_VOTE}", r"\1mov.pred any, vote;"),
-        scenario=_FULL,
+        "fused-packets-gpu",
+        "a packet reaches the threads of other devices",
+        (rf"st\.{_PACKETS}", r"st.relaxed.gpu.global\1"),
+        scenario=_FUSED,
+    ),
+    _edit("merge", "fused-packets-torn", "a packet is written at once", (_PAIR, _HALVES), scenario=_FUSED),
+    _edit(
+        "merge",
+        "fused-polls-plain",
+        "packets are polled by strong loads",
+        (rf"ld\.{_PACKETS}", r"ld.global\1"),
+        scenario=_FUSED,
+    ),
+    _edit(
+        "merge",
+        "fused-polls-gpu",
+        "polls reach what other devices write",
+        (rf"ld\.{_PACKETS}", r"ld.relaxed.gpu.global\1"),
+        scenario=_FUSED,
     ),
     _edit(
         "merge",
         "fused-rows-after-flag",
         "the number of rows is stored before the flag is released",
-        (rf"{_ROWS}([\s\S]*?)(st\.release\.sys[^;]*;)", r"\3\4\n\1 \2"),
+        (r"(st\.global\.b64 [^;]*;)((?:(?!st\.global\.b64)[\s\S])*?)(st\.release\.sys[^;]*;)", r"\2\3\n\1"),
         scenario=_FUSED,
     ),
     _edit(
@@ -275,6 +291,17 @@ _VARIANTS = [
         "barrier-of-the-warp",
         "in a CTA of one warp a barrier of the warp orders memory as well",
         (_BARRIER, "bar.warp.sync -1;"),
+        sound=True,
+    ),
+    _edit(
+        "merge",
+        "packets-one-by-one",
+        "the elements of a vector are stores of their own",
+        (
+            r"@when st\.relaxed\.sys\.global\.v2\.b64 (\[%\w+)\], \{(packet0), (packet1)\};",
+            r"@when st.relaxed.sys.global.b64 \1], \2; @when st.relaxed.sys.global.b64 \1+8], \3;",
+        ),
+        scenario=_FUSED,
         sound=True,
     ),
 ]

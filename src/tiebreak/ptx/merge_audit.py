@@ -1,8 +1,8 @@
 """Audits of merges in one launch: a world of one rank, one launch for each row of ``selector_rows``.
 
-The one rank sends its row to itself, releases and awaits its own flag, and
-selects: every barrier of the kernel runs.  What orders ranks is judged with
-several (``tiebreak.ptx.ranks``).
+The one rank sends its row to itself, awaits it, and selects.  The CTA of the row
+is launched alone: what the one that meets the peers orders is judged with
+several ranks (``tiebreak.ptx.ranks``).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .cutedsl import obtain_recipe_code
 from .launch import Prepared
 from .selector_rows import SelectorRow, draw_rows
 
-CANDIDATE_BYTES, LONG = 8, 8
-ARRIVED, ARRIVED_ROWS, INBOX = 0, 64, 128
-"""Offsets in the buffer of a rank: flags, numbers of rows by slot, and two slots of one row."""
+PACKET_BYTES, LONG = 8, 8
+ARRIVED, ARRIVED_ROWS, USES, PACKETS = 0, 64, 128, 192
+"""Offsets in the buffer of a rank: flags, numbers of rows by slot, numbers of uses, and two slots of one row."""
 
 STATE_WORDS = 16
 POLLS = 16
@@ -40,25 +40,22 @@ def draw_inputs(specialization: SelectorSpecialization, architecture: str, seed:
     block = (specialization.threads, 1, 1)
     for row in draw_rows(specialization, seed):
         scores, indices = _shard(row)
-        yield Input(row.name, Prepared(code, _list_arguments(scores, indices[None], row.k), (1, 1, 1), block))
-    # The last CTA to finish overwrites what the others wrote.
-    wrong = np.stack([indices, np.full_like(indices, len(scores))])
-    yield Input(
-        "a wrong index in the next row", Prepared(code, _list_arguments(scores, wrong, row.k), (2, 1, 1), block)
-    )
+        yield Input(row.name, Prepared(code, _list_arguments(scores, indices, row.k), (1, 1, 1), block))
+    wrong = np.append(indices[:-1], np.int32(len(scores)))
+    yield Input("a wrong index", Prepared(code, _list_arguments(scores, wrong, row.k), (1, 1, 1), block))
 
 
 def _list_arguments(scores: Array, indices: Array, k: int) -> tuple[Placed | int, ...]:
-    """Arguments of the kernel in order (``impl.cutedsl.merge.PARAMETERS``); all rows have the same scores."""
-    rows, count = indices.shape
-    slot_bytes = CANDIDATE_BYTES * rows * count
-    # A slot starts on a multiple of 16 bytes, as vector loads ask for; int64 arrays of NumPy do.
-    buffer = Placed(np.zeros((INBOX + 2 * slot_bytes) // LONG + 2, np.int64))
+    """Arguments of the kernel in order (``impl.cutedsl.merge.PARAMETERS``)."""
+    count = len(indices)
+    slot_bytes = PACKET_BYTES * count
+    # Packets start on a multiple of 16 bytes, as vector accesses ask for; int64 arrays of NumPy do.
+    buffer = Placed(np.zeros((PACKETS + 2 * slot_bytes) // LONG, np.int64))
     peers = Placed(np.array([buffer.address], np.int64), addressed=(buffer,))
-    state, output = Placed(np.zeros(STATE_WORDS, np.int64)), Placed(np.full((rows, k), -1, np.int32))
-    addresses = (Placed(scores), Placed(np.ascontiguousarray(indices)), 0, peers, buffer, state, output)
-    distances = (0, count, k, slot_bytes, POLLS, INBOX, ARRIVED, ARRIVED_ROWS)
-    return (*addresses, *distances, rows, len(scores), count, 1, 0, 1, k)
+    state, output = Placed(np.zeros(STATE_WORDS, np.int64)), Placed(np.full(k, -1, np.int32))
+    addresses = (Placed(scores), Placed(indices), 0, peers, buffer, state, output)
+    distances = (0, count, k, slot_bytes, POLLS, PACKETS, USES, ARRIVED, ARRIVED_ROWS)
+    return (*addresses, *distances, 1, len(scores), count, 1, 0, 1, k)
 
 
 def _shard(row: SelectorRow) -> tuple[Array, Array]:
