@@ -201,12 +201,14 @@ def lowering(
 
 @app.command()
 def explore(
-    program: Annotated[str, typer.Argument(help="A program of sim/explorer/families.py, such as flag_barrier.")],
+    program: Annotated[str, typer.Argument(help="A program of sim/explorer/families.py or a protocol of sim/protocols.")],
     ranks: Annotated[int | None, typer.Option(help="World size, where the program has one.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Exchanges, where the program has them.", min=1)] = None,
     set: Annotated[list[str] | None, typer.Option(help="name=value of another parameter; repeatable.")] = None,
     model: Annotated[str, typer.Option(help="Memory model: sc, rc11 or ptx.")] = "ptx",
-    strategy: Annotated[str, typer.Option(help="exhaustive, or random:N executions.")] = "exhaustive",
+    strategy: Annotated[
+        str, typer.Option(help="exhaustive, or N executions drawn: random:N, pct:N, pct:N:DEPTH, pos:N, surw:N.")
+    ] = "exhaustive",
     awaits: Annotated[str, typer.Option(help="distinct, or merged: all values that end a wait as one.")] = "distinct",
     shard: Annotated[str, typer.Option(help="Part i of n of the search, as i/n; their counts add up.")] = "0/1",
     seconds: Annotated[float, typer.Option(help="Time limit.")] = float("inf"),
