@@ -201,7 +201,7 @@ def lowering(
 
 @app.command()
 def explore(
-    program: Annotated[str, typer.Argument(help="A program of sim/explorer/families.py or a protocol of sim/protocols.")],
+    program: Annotated[str, typer.Argument(help="A family of sim/explorer, or a protocol of sim/protocols.")],
     ranks: Annotated[int | None, typer.Option(help="World size, where the program has one.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Exchanges, where the program has them.", min=1)] = None,
     set: Annotated[list[str] | None, typer.Option(help="name=value of another parameter; repeatable.")] = None,
