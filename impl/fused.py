@@ -24,9 +24,6 @@ from .specialization import SelectorSpecialization
 if TYPE_CHECKING:
     from .workspace import Workspace
 
-LARGEST_FUSED_ROWS = 512
-"""Most rows of a merge in one launch, however many CTAs a device holds: each takes memory for packets."""
-
 PAIR = 2
 """Candidates that are sent at once where every rank has an even number of them."""
 
@@ -68,7 +65,7 @@ def obtain_merge(specialization: SelectorSpecialization, index: int) -> LoadedKe
     return load_kernel(obtain_kernel(merge_recipe(specialization, device_architecture(index))), index)
 
 
-def agree_fused_rows(fabric: Fabric, geometry: Geometry, packet_rows: int) -> int:
+def agree_fused_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> int:
     """Return the rows up to which merges are one launch, 0 for none; collective, the same on all ranks.
 
     A CTA waits for CTAs of the other ranks, so all must be resident; ranks that
@@ -77,7 +74,7 @@ def agree_fused_rows(fabric: Fabric, geometry: Geometry, packet_rows: int) -> in
     Args:
         fabric: This rank's fabric.
         geometry: What the ranks agreed on.
-        packet_rows: Rows for which their symmetric memory has packets, 0 if they have none.
+        symmetric: Whether they have symmetric memory.
 
     Raises:
         WorkspaceError: On every rank, when fused launches are asked for and
@@ -86,14 +83,15 @@ def agree_fused_rows(fabric: Fabric, geometry: Geometry, packet_rows: int) -> in
     own = require(
         fabric,
         "preparation of fused launches",
-        lambda: count_own_ctas(fabric, geometry, packet_rows),
+        lambda: count_own_ctas(fabric, geometry, symmetric=symmetric),
         remedy="choose launches 'separate' on every rank",
     )
     device = str(torch.cuda.get_device_properties(fabric.device).uuid) if own else ""
     reports = fabric.gather_objects((own, device))
     devices = [name for _, name in reports]
     # A CTA more than there are rows meets the peers.
-    agreed = max(0, min(packet_rows, *(ctas // devices.count(name) - 1 for ctas, name in reports)))
+    room = min(ctas // devices.count(name) - 1 for ctas, name in reports)
+    agreed = max(0, min(geometry.count_packet_rows(fabric.world_size), room))
     if agreed == 0 and geometry.launches == "fused":
         raise WorkspaceError(
             "rows merged in one launch",
@@ -104,14 +102,15 @@ def agree_fused_rows(fabric: Fabric, geometry: Geometry, packet_rows: int) -> in
     return agreed
 
 
-def count_own_ctas(fabric: Fabric, geometry: Geometry, packet_rows: int) -> int:
+def count_own_ctas(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> int:
     """Return how many CTAs of a merge this rank's device holds at once, 0 if it cannot fuse.
 
     Raises:
         InputError: Fused launches are asked for and cannot be.
         MissingBackendError: As ``obtain_merge``.
     """
-    possible = packet_rows > 0 and resolve_implementation(geometry.implementation, fabric.device) == "cutedsl"
+    possible = symmetric and geometry.count_packet_rows(fabric.world_size) > 0
+    possible = possible and resolve_implementation(geometry.implementation, fabric.device) == "cutedsl"
     shapes: list[SelectorSpecialization] = []
     index, multiprocessors = fabric.device.index, 0
     if possible:

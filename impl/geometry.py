@@ -33,6 +33,10 @@ LAUNCHES = ("auto", "fused", "separate")
 DTYPES = ("float32",)
 
 
+LARGEST_FUSED_ROWS = 512
+"""Most rows of a merge in one launch, however many CTAs a device holds: each takes memory for its packets."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
     """What all ranks must agree on before they exchange candidates.
@@ -100,10 +104,11 @@ class Geometry:
         """Return the most rows of a merge that is not owner-sharded."""
         return self.owner_rows - 1 if self.merges_by_owner(self.max_rows, world_size) else self.max_rows
 
-    @property
-    def may_fuse(self) -> bool:
-        """Whether merges may be one launch, as far as the geometry goes."""
-        return self.discipline == "alternating" and self.launches != "separate"
+    def count_packet_rows(self, world_size: int) -> int:
+        """Return the most rows of a merge in one launch, as far as the geometry goes."""
+        if self.discipline != "alternating" or self.launches == "separate":
+            return 0
+        return min(self.count_unsharded_rows(world_size), LARGEST_FUSED_ROWS)
 
     def validate(self, world_size: int) -> None:
         """Check every attribute.

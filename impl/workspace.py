@@ -10,7 +10,7 @@ from tiebreak.errors import InputError, PeerTimeoutError, RowMismatchError, Work
 
 from .agreement import attempt, failure_error, require
 from .fabric import Fabric, SymmetricBuffer
-from .fused import LARGEST_FUSED_ROWS, agree_fused_rows
+from .fused import agree_fused_rows
 from .geometry import Geometry, agree, check_integer
 from .kernels_state import (
     ACKNOWLEDGE_TIMEOUT,
@@ -104,7 +104,7 @@ class Workspace:
             lambda: cls._initialised(fabric, agreed, max_polls, buffer),
             remedy="free device memory, or correct the arguments, on the ranks named",
         )
-        workspace.fused_rows = agree_fused_rows(fabric, agreed, workspace.layout.packet_rows if buffer else 0)
+        workspace.fused_rows = agree_fused_rows(fabric, agreed, symmetric=buffer is not None)
         if workspace.fused_rows > 0:
             workspace = require(
                 fabric,
@@ -261,14 +261,13 @@ def _layout(fabric: Fabric, geometry: Geometry) -> BufferLayout:
         # Of many rows a rank gets its share only, so the inbox needs few rows more than the merges without owners.
         inbox_rows = max(geometry.count_unsharded_rows(world_size), rows_per_owner(geometry.max_rows, world_size))
         returned_rows = geometry.max_rows
-    packet_rows = min(geometry.count_unsharded_rows(world_size), LARGEST_FUSED_ROWS) if geometry.may_fuse else 0
     return BufferLayout(
         world_size,
         inbox_rows,
         geometry.local_candidates,
         geometry.slots,
         returned_rows,
-        packet_rows,
+        geometry.count_packet_rows(world_size),
         geometry.k,
     )
 

@@ -25,7 +25,7 @@ from tiebreak.sim.ptx.parser import parse
 ARCHITECTURES = codegen.ARCHITECTURES
 NAMES = [specimen.name for specimen in codegen.specimens()]
 CUTEDSL_NAMES = [recipe.name for recipe in list_representatives("sm_90a")]
-PARAMETERS = {"select": "q" * 7 + "i" * 6, "merge": "q" * 15 + "i" * 7}
+PARAMETERS = {"select": "q" * 7 + "i" * 6, "merge": "q" * 16 + "i" * 7}
 """Types of the parameters of CuTeDSL kernels; test_selector and test_fused hold the launches to the same."""
 
 

@@ -33,7 +33,7 @@ def read_parameters() -> dict[str, str]:
 
 
 def make_workspace(rows: int, contract: Any) -> Any:
-    layout = BufferLayout(WORLD_SIZE, rows, LENGTH, slots=2, returned_rows=0, k=K)
+    layout = BufferLayout(WORLD_SIZE, rows, LENGTH, slots=2, returned_rows=0, packet_rows=rows, k=K)
     geometry = Geometry(max_rows=rows, local_candidates=LENGTH, k=K, interleave=5, preset="torch", contract=contract)
     fabric = SimpleNamespace(device=torch.device("cuda", 1), rank=RANK, world_size=WORLD_SIZE)
     buffer = SimpleNamespace(
@@ -65,7 +65,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
 
 @pytest.mark.parametrize("contract", ["order", "set"])
 @pytest.mark.parametrize("starts", [False, True])
-@pytest.mark.parametrize("rows", [0, 1, MULTIPROCESSORS, MULTIPROCESSORS + 1])
+@pytest.mark.parametrize("rows", [0, 1, MULTIPROCESSORS - 1, MULTIPROCESSORS])
 def test_a_merge_is_launched_with_the_parameters_of_its_kernel(
     launches: list[SimpleNamespace], rows: int, starts: bool, contract: str
 ) -> None:
@@ -90,7 +90,8 @@ def test_a_merge_is_launched_with_the_parameters_of_its_kernel(
         "output_stride": K + 2,
         "slot_bytes": 8 * max(rows, 1) * WORLD_SIZE * LENGTH,
         "max_polls": MAX_POLLS,
-        "inbox": layout.inbox,
+        "packets": layout.packets,
+        "uses": layout.uses,
         "arrived": layout.arrived,
         "arrived_rows": layout.arrived_rows,
         "rows": rows,
@@ -104,15 +105,15 @@ def test_a_merge_is_launched_with_the_parameters_of_its_kernel(
     parameters = read_parameters()
     assert dict(zip(parameters, launch.arguments, strict=True)) == expected
     struct.pack("".join(parameters.values()), *launch.arguments)
-    assert launch.grid == (max(rows, 1), 1, 1)
+    assert launch.grid == (rows + 1, 1, 1), "a CTA for each row, and one that meets the peers"
     chosen = launch.specialization
-    assert chosen == fused.merge_specialization(workspace.geometry, WORLD_SIZE, max(rows, 1), MULTIPROCESSORS)
+    assert chosen == fused.merge_specialization(workspace.geometry, WORLD_SIZE, rows + 1, MULTIPROCESSORS)
     assert chosen.capacity >= WORLD_SIZE * LENGTH
-    assert (chosen.contract, chosen.paired, chosen.minimum_ctas > 1) == (contract, True, rows > MULTIPROCESSORS)
+    assert (chosen.contract, chosen.paired, chosen.minimum_ctas > 1) == (contract, True, rows >= MULTIPROCESSORS)
 
 
 def test_parameters_are_those_that_compiled_kernels_are_held_to() -> None:
-    assert "".join(read_parameters().values()) == "q" * 15 + "i" * 7, "test_codegen holds compiled kernels to the same"
+    assert "".join(read_parameters().values()) == "q" * 16 + "i" * 7, "test_codegen holds compiled kernels to the same"
 
 
 # -- kernels built ahead of time -------------------------------------------------------------------------------------

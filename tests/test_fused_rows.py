@@ -11,12 +11,15 @@ import torch
 
 from tiebreak.errors import InputError, MissingBackendError, WorkspaceError
 from tiebreak.impl import fused, merge
-from tiebreak.impl.geometry import Geometry
+from tiebreak.impl.geometry import LARGEST_FUSED_ROWS, Geometry
 from tiebreak.impl.specialization import SelectorSpecialization
 from tiebreak.impl.workspace import Workspace
 from tiebreak.sim.fabric import SimulatedFabric, run_ranks
 
 MULTIPROCESSORS = 6
+MEETING = 1
+"""CTAs of a merge that have no row."""
+
 THREADS = 2048
 """Threads that a multiprocessor holds at once; a small row takes 128."""
 
@@ -62,7 +65,7 @@ def geometry(**fields: Any) -> Geometry:
 
 def count(symmetric: bool = True, world_size: int = 2, **fields: Any) -> int:
     fabric: Any = SimpleNamespace(device=torch.device("cuda", 0), world_size=world_size)
-    return fused.count_own_rows(fabric, geometry(**fields), symmetric=symmetric)
+    return fused.count_own_ctas(fabric, geometry(**fields), symmetric=symmetric)
 
 
 # -- one rank --------------------------------------------------------------------------------------------------------
@@ -77,17 +80,17 @@ def test_few_and_many_rows_have_kernels_of_their_own(gpus: Gpus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("few", "many", "rows"),
+    ("few", "many", "ctas"),
     [
         (1, 4, 4 * MULTIPROCESSORS),
         (2, 1, MULTIPROCESSORS),
         (0, 4, 0),
     ],
 )
-def test_room_is_that_of_the_kernel_that_a_merge_takes(gpus: Gpus, few: int, many: int, rows: int) -> None:
-    """Where even as many rows as multiprocessors do not fit, more never do."""
+def test_room_is_that_of_the_kernel_that_a_merge_takes(gpus: Gpus, few: int, many: int, ctas: int) -> None:
+    """Where even as many CTAs as multiprocessors do not fit, more never do."""
     gpus.room = lambda shape, index: many if shape.minimum_ctas > 1 else few
-    assert count() == rows
+    assert count() == ctas
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
@@ -136,21 +139,36 @@ def agree(ranks: int, **fields: Any) -> list[int | str]:
 
 def test_the_smallest_device_decides(gpus: Gpus) -> None:
     gpus.room = lambda shape, index: (9, 4, 7)[index]
-    assert agree(3) == [4 * MULTIPROCESSORS] * 3
+    assert agree(3) == [4 * MULTIPROCESSORS - MEETING] * 3
 
 
 @pytest.mark.parametrize(
-    ("names", "rows"),
+    ("names", "ctas"),
     [("aaa", 16 * MULTIPROCESSORS // 3), ("aab", 16 * MULTIPROCESSORS // 2), ("abc", 16 * MULTIPROCESSORS)],
 )
-def test_ranks_of_one_device_share_its_room(gpus: Gpus, names: str, rows: int) -> None:
+def test_ranks_of_one_device_share_its_room(gpus: Gpus, names: str, ctas: int) -> None:
     gpus.names = names
-    assert agree(3) == [rows] * 3
+    assert agree(3) == [ctas - MEETING] * 3
+
+
+def test_there_are_no_more_rows_than_packets(gpus: Gpus) -> None:
+    assert agree(3, max_rows=20) == [20] * 3
+    assert agree(3, owner_rows=9) == [8] * 3
+    gpus.room = lambda shape, index: 1000
+    assert agree(3, max_rows=4000) == [511] * 3
+    assert agree(3, max_rows=4000, owner_rows=0) == [LARGEST_FUSED_ROWS] * 3
+
+
+def test_room_for_the_meeting_alone_is_none_for_rows(gpus: Gpus) -> None:
+    gpus.names, gpus.room = "aaaaaa", lambda shape, index: 1
+    assert MULTIPROCESSORS // 3 > MEETING
+    assert agree(3) == [MULTIPROCESSORS // 3 - MEETING] * 3
+    assert agree(6) == [0] * 6
 
 
 def test_a_crowded_device_decides_before_a_smaller_one_that_is_not(gpus: Gpus) -> None:
     gpus.names, gpus.room = "aab", lambda shape, index: (8, 8, 5)[index]
-    assert agree(3) == [4 * MULTIPROCESSORS] * 3
+    assert agree(3) == [4 * MULTIPROCESSORS - MEETING] * 3
 
 
 def test_a_rank_without_room_leaves_every_merge_separate(gpus: Gpus) -> None:

@@ -48,17 +48,20 @@ def test_policies_are_those_of_the_spec():
 
 @pytest.mark.parametrize("world_size", [1, 3, 32, 33])
 def test_parts_of_the_buffer_are_aligned_and_do_not_overlap(world_size):
-    layout = BufferLayout(world_size, inbox_rows=3, local_candidates=5, slots=2, returned_rows=7, k=6)
+    layout = BufferLayout(world_size, inbox_rows=3, local_candidates=5, slots=2, returned_rows=7, packet_rows=4, k=6)
     parts = [
         (layout.published, 8 * world_size),
         (layout.published_rows, 16 * world_size),
         (layout.acknowledged, 8 * world_size),
         (layout.returned, 8 * world_size),
         (layout.arrived_rows, 16 * world_size),
-        (layout.arrived, 8 * 3 * world_size),
+        (layout.arrived, 8 * world_size),
         (layout.inbox, 2 * 3 * world_size * 5 * 2 * 4),
         (layout.returned_ids, 7 * 6 * 4),
+        (layout.uses, 4 * 2 * 4),
+        (layout.packets, 2 * layout.packet_slot_bytes),
     ]
+    assert layout.packet_slot_bytes == 4 * world_size * 5 * 8
     for (start, size), (following, _) in zip(parts, [*parts[1:], (layout.byte_count, 0)], strict=True):
         assert start % ALIGNMENT == 0
         assert start + size <= following

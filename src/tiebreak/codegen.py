@@ -63,6 +63,7 @@ def specimens() -> Iterator[Specimen]:
         "initialise", kernels_state.initialise, {"state": ADDRESSES, "flags": ADDRESSES},
         {"state_words": 8, "flag_words": 128, "block": 128}, 1,
     )  # fmt: skip
+    yield Specimen("clear", kernels_state.clear, {"words": ADDRESSES, "count": "i32"}, {"block": 1024})
     yield Specimen("wait_writable", kernels_exchange.wait_writable, {**state, "acknowledged": ADDRESSES}, {}, 1)
     pointers = {"scores": "*fp32", "local_indices": "*i32", "row_starts": "*i32", "destination": "*i32"}
     for starts in (False, True):
