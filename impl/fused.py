@@ -90,7 +90,7 @@ def agree_fused_rows(fabric: Fabric, geometry: Geometry, *, symmetric: bool) -> 
     reports = fabric.gather_objects((own, device))
     devices = [name for _, name in reports]
     # A CTA more than there are rows meets the peers.
-    room = min(ctas // devices.count(name) - 1 for ctas, name in reports)
+    room: int = min(ctas // devices.count(name) - 1 for ctas, name in reports)
     agreed = max(0, min(geometry.count_packet_rows(fabric.world_size), room))
     if agreed == 0 and geometry.launches == "fused":
         raise WorkspaceError(

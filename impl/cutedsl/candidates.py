@@ -187,7 +187,7 @@ def fetch(row: Any, address: Int64, count: int, inside: Boolean | None = None) -
         identity = words[place] & PADDING_ID
         padding = (words[place - 1] == PADDING_BITS) & (identity == PADDING_ID)
         if const_expr(inside is not None):
-            padding = padding | ~inside
+            padding = padding | ~Boolean(inside)
         words[place] = select_(padding, Int32(-1), identity)
     return words
 
