@@ -30,6 +30,7 @@ from .shortest import find_counterexample
 from .table import draw_table
 
 PROGRESS_SECONDS = 5.0
+FUSED = "fused"
 SMALLEST_MERGE = "rows=1,k=1,local=1,length=1"
 """Sizes of a merge: a protocol has the same executions with more candidates, and each has more events."""
 
@@ -39,7 +40,8 @@ class ExploreRequest:
     """What the command line asked for.
 
     Attributes:
-        program: Name in ``FAMILIES`` or ``PROTOCOLS``, or ``merge`` for the Triton kernels of a scenario.
+        program: Name in ``FAMILIES`` or ``PROTOCOLS``, ``merge`` for the Triton kernels of a scenario,
+            or ``fused`` for the fused merge as it is compiled.
         parameters: ``name=value`` of the program's parameters, or of the scenario's.
         model: Memory model.
         strategy: ``exhaustive`` or ``random:N``.
@@ -75,7 +77,7 @@ class ExploreRequest:
         known: dict[str, Callable[..., Any]] = dict(FAMILIES)
         known.update({name: protocol.resize for name, protocol in PROTOCOLS.items()})
         if self.program not in known:
-            raise InputError("program", value=self.program, limit=f"merge, or one of {', '.join(known)}")
+            raise InputError("program", value=self.program, limit=f"merge, fused, or one of {', '.join(known)}")
         wanted = inspect.signature(known[self.program]).parameters
         arguments: dict[str, object] = {}
         for parameter in self.parameters:
@@ -92,6 +94,12 @@ class ExploreRequest:
     @contextlib.contextmanager
     def open(self) -> Iterator[tuple[Program, Check | None]]:
         """The program, and what must hold of its executions."""
+        if self.program == FUSED:
+            from .fused import open_fused
+
+            with open_fused(self.parameters, self.mutant) as opened:
+                yield opened
+            return
         if self.mutant:
             from .mutation import open_mutant
 
