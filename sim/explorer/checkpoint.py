@@ -17,7 +17,7 @@ from .judging import Check
 from .layout import Shape
 from .program import Program
 
-FORMAT = 2
+FORMAT = 3
 
 
 def save(exploration: Exploration, path: Path) -> None:

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from .change import everyone_arrived
 from .choices import ask, list_ends, list_places, list_reads, offer
-from .compiled import compiled
+from .compiled import compiled, entry
 from .events import (
     at,
+    frame_at,
     thread_at,
 )
 from .layout import (
     ARRIVE,
     ARRIVED,
+    AT_TURNS,
     AWAIT,
     BEFORE,
     BLOCK_NOW,
@@ -61,6 +63,7 @@ from .layout import (
     TAKE,
     TAKEN,
     THREADS,
+    TOP,
     UNREADY,
     UPDATE,
     VALUE,
@@ -81,8 +84,8 @@ def expand(t: Tables, m: Array, f: int) -> int:
             status = _complete_update(t, m, f, thread)
             if status != UNREADY:
                 return status
-    for thread in range(m[THREADS]):
-        status = _issue(t, m, f, thread)
+    for place in range(m[THREADS]):
+        status = _issue(t, m, f, m[m[AT_TURNS] + place])
         if status != UNREADY:
             return status
     return LEAF
@@ -128,26 +131,46 @@ def _complete_update(t: Tables, m: Array, f: int, thread: int) -> int:
 def _issue(t: Tables, m: Array, f: int, thread: int) -> int:
     """Issue the next operation of a thread, if there is one that can be."""
     there = thread_at(m, f, thread)
-    while True:
-        state = m[there + STATE_NOW]
-        count = t.states[COUNT, state]
-        if count <= 0:
-            return UNREADY
-        if m[there + ISSUED] != (1 << count) - 1:
-            break
-        if m[there + FROZEN]:
-            return UNREADY
-        after = _advance(t, m, f, thread)
-        if after == ABSENT:
-            return MISSING
-        if t.states[COUNT, after] == BROKEN:
-            return FAILED_THREAD
-    for lane in range(count):
+    status = _reach(t, m, f, thread)
+    if status != NONE:
+        return status
+    state = m[there + STATE_NOW]
+    for lane in range(t.states[COUNT, state]):
         if (m[there + ISSUED] >> lane) & 1 == 0:
             status = _issue_lane(t, m, f, thread, lane, t.states[FIRST, state] + lane)
             if status != UNREADY:
                 return status
     return UNREADY
+
+
+@compiled
+def _reach(t: Tables, m: Array, f: int, thread: int) -> int:
+    """Take a thread to operations that were not issued; ``UNREADY`` if it has none."""
+    there = thread_at(m, f, thread)
+    while True:
+        count = t.states[COUNT, m[there + STATE_NOW]]
+        if count == BROKEN:
+            return FAILED_THREAD
+        if count <= 0:
+            return UNREADY
+        if m[there + ISSUED] != (1 << count) - 1:
+            return NONE
+        if m[there + FROZEN]:
+            return UNREADY
+        if _advance(t, m, f, thread) == ABSENT:
+            return MISSING
+
+
+@entry
+def reach_all(t: Tables, m: Array) -> int:
+    """Take every thread of the top frame to its next operations, if these are to be chosen from now."""
+    f = frame_at(m, m[TOP])
+    if m[f + TAKEN] >= 0:
+        return NONE
+    for thread in range(m[THREADS]):
+        if m[thread_at(m, f, thread) + PENDING] == 0 and _reach(t, m, f, thread) == MISSING:
+            return MISSING
+    return NONE
 
 
 @compiled

@@ -11,11 +11,13 @@ import numpy as np
 from tiebreak.errors import InputError, UnsupportedOperationError
 
 from .execution import Execution
+from .expansion import reach_all
 from .history import Histories
 from .judging import Check, Failure, Judge
 from .layout import (
     AT_LOCATIONS,
     AT_THREADS,
+    AT_TURNS,
     BLOCKED,
     CAPACITY,
     CHOICES,
@@ -37,6 +39,7 @@ from .layout import (
     MISSING,
     MODEL,
     OFFERED,
+    ONWARD,
     PAUSED,
     REJECTED,
     SEED,
@@ -61,9 +64,14 @@ from .layout import (
 )
 from .models import find_model
 from .program import Program
+from .sampling import find_last, list_turns
 from .search import Shares, search
 from .settling import Settling, UnsettledError
+from .strategies import Strategy, Turn
 from .verdicts import Conclusion, Verdict
+
+NOBODY = Turn(-1, -1, None, False)
+"""Stands for what was done last before the beginning."""
 
 CHUNK = 20_000
 """Steps of the search between two looks at the clock."""
@@ -165,6 +173,8 @@ class Exploration:
     def __post_init__(self) -> None:
         self.settling = Settling(self.program, self.options.steps) if self.options.settle else None
         self._seed = 0
+        self._strategy: Strategy | None = None
+        self._last: Turn | None = NOBODY
         self._counted: Array = np.zeros(HEADER - COMPLETE, np.int64)
         self.open()
 
@@ -200,6 +210,10 @@ class Exploration:
         memory[MODEL], memory[FAIR], memory[SEED] = find_model(options.model).code, options.fair, self._seed
         memory[SHARD], memory[SHARDS], memory[SPLIT] = options.shard, options.shards, options.split
         memory[COMPLETE:HEADER] = self._counted
+        memory[ONWARD] = self._strategy is not None
+        if self._strategy is not None:
+            self._strategy.begin(self._seed)
+            self._last = NOBODY
         self._judge.forget()
         self.failures.clear()
 
@@ -268,9 +282,12 @@ class Exploration:
         self.seconds = before + time.perf_counter() - start
         return self.conclusion
 
-    def sample(self, number: int, seed: int = 0) -> Conclusion:
-        """Draw executions instead of exploring all: at each decision every choice is as likely as the others."""
-        start = time.perf_counter()
+    def sample(self, number: int, seed: int = 0, strategy: Strategy | None = None) -> Conclusion:
+        """Draw executions instead of exploring all.
+
+        Without a strategy every choice of the search is as likely as the others at each decision.
+        """
+        start, self._strategy = time.perf_counter(), strategy
         try:
             for index in range(number):
                 self._seed, self._counted = 1 << 31 | (seed * number + index), self._memory[COMPLETE:HEADER].copy()
@@ -301,9 +318,17 @@ class Exploration:
             self.finished = True
 
     def _search(self) -> int:
-        """Let the compiled search run; why it came back."""
-        report = self._judge.needs_classes or bool(self._memory[SEED])
-        return search(self.histories.tables, self._memory, self._shares, CHUNK, report)
+        """Let the compiled search run, one step if a strategy says who goes on; why it came back."""
+        tables, memory = self.histories.tables, self._memory
+        if self._strategy is not None:
+            if reach_all(tables, memory) == MISSING:
+                return MISSING
+            turns = list_turns(memory, self.histories)
+            last = find_last(memory, self.histories)
+            if turns is not None and last != self._last:
+                memory[memory[AT_TURNS] :], self._last = self._strategy.rank(turns, last), last
+        report = self._judge.needs_classes or bool(memory[SEED])
+        return search(tables, memory, self._shares, CHUNK if self._strategy is None else 1, report)
 
     def _answer(self, status: int) -> None:
         """Give the search what it asks for."""

@@ -47,13 +47,14 @@ NOTHING = -1
 
 # Header: the layout.
 CAPACITY, WORDS, RECORD, THREADS, LOCATIONS, CHOICES, FRAMES, FRAME = range(8)
-AT_USED, AT_THREADS, AT_LOCATIONS, AT_SEQUENCE, AT_EVENTS, AT_CHOICES, AT_SCRATCH, AT_CAUSES, AT_ORDERS = range(8, 17)
+AT_USED, AT_THREADS, AT_LOCATIONS, AT_SEQUENCE, AT_EVENTS, AT_CHOICES, AT_SCRATCH, AT_CAUSES = range(8, 16)
+AT_ORDERS, AT_TURNS = 16, 17
 # Header: the search.
-TOP, MISS_KIND, MISS_ID, MISS_VALUE, MODEL, SHARD, SHARDS, SPLIT, TICKET, UNSTABLE_AT = range(17, 27)
-FAIR, VERDICT, SEED, TOO_MANY = range(27, 31)
+TOP, MISS_KIND, MISS_ID, MISS_VALUE, MODEL, SHARD, SHARDS, SPLIT, TICKET, UNSTABLE_AT = range(18, 28)
+FAIR, VERDICT, SEED, TOO_MANY, ONWARD = range(28, 33)
 # Header: counters.
-COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(31, 39)
-HEADER = 40
+COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(33, 41)
+HEADER = 41
 
 # Scalars of a frame: numbers of events, of slots ever in use, of decisions on the way here, of choices offered and
 # taken (-1 while the next event is unknown), and the next event; then the choice to begin with, and the number of
@@ -140,10 +141,11 @@ class Shape:
         scratch = HEADER + frame * self.frames
         causes = scratch + SCRATCH_SETS * words
         orders = causes + self.events * words
+        turns = orders + self.events * words
         layout = (self.events, words, record, self.threads, self.locations, self.choices, self.frames, frame,
-                  used, threads, locations, sequence, events, choices, scratch, causes, orders)  # fmt: skip
+                  used, threads, locations, sequence, events, choices, scratch, causes, orders, turns)  # fmt: skip
         memory[: len(layout)] = layout
-        return orders + self.events * words
+        return turns + self.threads
 
 
 def make_memory(shape: Shape) -> Array:
@@ -151,6 +153,7 @@ def make_memory(shape: Shape) -> Array:
     header = np.zeros(HEADER, np.int64)
     memory = np.zeros(shape.write_header(header), np.int64)
     memory[:HEADER] = header
+    memory[memory[AT_TURNS] :] = np.arange(shape.threads)
     return memory
 
 
@@ -163,6 +166,7 @@ def move(memory: Array, old: Shape, new: Shape) -> Array:
     """The same search in a larger memory."""
     larger = make_memory(new)
     larger[TOP:HEADER] = memory[TOP:HEADER]
+    larger[larger[AT_TURNS] :] = memory[memory[AT_TURNS] :]
     for number in range(old.frames):
         before = memory[HEADER + number * memory[FRAME] :]
         after = larger[HEADER + number * larger[FRAME] :]

@@ -52,7 +52,7 @@ def find_race(m: Array, f: int, after: int) -> int:
 @compiled
 def _find_race(m: Array, f: int, after: int) -> int:
     """Two events that race under the order of fences at hand."""
-    for index in range(max(0, after) // m[f + SIZE], m[f + SIZE]):
+    for index in range(max(0, after) // max(1, m[f + SIZE]), m[f + SIZE]):
         event, found = nth(m, f, index), NO_RACE
         if m[at(m, f, event) + KIND] == WRITE:
             other = last_there(m, f, m[at(m, f, event) + LOCATION])

@@ -9,10 +9,11 @@ from .change import add_event, copy_frame, revisit
 from .choices import written
 from .compiled import compiled, entry
 from .consistency import consistent
-from .events import at, frame_at, is_before, last_there, last_write, nth, thread_at
+from .events import at, count_writes, frame_at, is_before, last_there, last_write, nth, thread_at
 from .expansion import expand
 from .layout import (
     AT_CHOICES,
+    AWAIT,
     BEFORE_THERE,
     BLOCKED,
     BRANCHES,
@@ -41,6 +42,8 @@ from .layout import (
     NEXT_PARTNER,
     NONE,
     OFFERED,
+    ONWARD,
+    OP_KIND,
     OP_LOCATION,
     OP_VALUE,
     OPERATION,
@@ -50,6 +53,7 @@ from .layout import (
     REJECTED,
     REVISIT,
     SEED,
+    SEQUENTIAL,
     SHARD,
     SHARDS,
     SIZE,
@@ -60,6 +64,7 @@ from .layout import (
     STATE_NOW,
     STEPS,
     STUCK,
+    TAKE,
     TAKEN,
     TEST,
     THREADS,
@@ -143,7 +148,8 @@ def _step(t: Tables, m: Array, shares: Shares, number: int) -> bool:
         target = number + 1
         copy_frame(m, number)
     shares[target] = share
-    allowed = _apply(t, m, frame_at(m, target), kind, other, position)
+    onward = m[ONWARD] == 0 or _goes_on(t, m, f, kind, other, position)
+    allowed = onward and _apply(t, m, frame_at(m, target), kind, other, position)
     if m[UNSTABLE_AT] >= 0:
         return False
     if not allowed:
@@ -160,6 +166,19 @@ def _step(t: Tables, m: Array, shares: Shares, number: int) -> bool:
         if target == number:
             m[TOP] -= 1
     return True
+
+
+@compiled
+def _goes_on(t: Tables, m: Array, f: int, kind: int, other: int, position: int) -> bool:
+    """Whether a choice undoes nothing; under sc also that the event is the last one of its location."""
+    if kind != FORWARD or m[MODEL] != SEQUENTIAL:
+        return kind == FORWARD
+    operation = m[f + NEXT_OPERATION]
+    location = t.operations[OP_LOCATION, operation]
+    if m[f + NEXT_KIND] == WRITE:
+        return m[f + NEXT_PARTNER] >= 0 or position == count_writes(m, f, location)
+    ends = t.operations[OP_KIND, operation] in (AWAIT, TAKE)
+    return m[f + NEXT_KIND] != READ or ends or other == last_write(m, f, location)
 
 
 @compiled

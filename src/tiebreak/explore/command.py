@@ -22,6 +22,8 @@ from tiebreak.sim.explorer.families import FAMILIES
 from tiebreak.sim.explorer.judging import Check
 from tiebreak.sim.explorer.models import find_model
 from tiebreak.sim.explorer.program import Program
+from tiebreak.sim.explorer.sampling import count_accesses
+from tiebreak.sim.explorer.strategies import STRATEGIES
 from tiebreak.sim.explorer.verdicts import Verdict
 from tiebreak.sim.protocols.protocol import Protocol
 
@@ -44,7 +46,7 @@ class ExploreRequest:
             or ``fused`` for the fused merge as it is compiled.
         parameters: ``name=value`` of the program's parameters, or of the scenario's.
         model: Memory model.
-        strategy: ``exhaustive`` or ``random:N``.
+        strategy: ``exhaustive``, or ``random``, ``pct``, ``pos`` or ``surw`` and ``:N`` executions.
         awaits: ``distinct`` or ``merged``.
         shard: ``i/n``.
         seconds: Time limit.
@@ -152,13 +154,10 @@ def run_exploration(request: ExploreRequest, console: Console) -> int:
     """Explore, print what was found; 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
     with request.open() as (program, check):
         exploration = _begin(request, program, check)
-        kind, _, number = request.strategy.partition(":")
-        if kind == "random" and number.isdecimal():
-            exploration.sample(int(number), request.seed)
-        elif request.strategy == "exhaustive":
+        if request.strategy == "exhaustive":
             _run(exploration, request, console)
         else:
-            raise InputError("strategy", value=request.strategy, limit="exhaustive or random:N")
+            _sample(exploration, request)
         _print(exploration, program, request, console)
         if exploration.failures:
             example = find_counterexample(program, exploration.options, check, exploration.failures)
@@ -168,6 +167,22 @@ def run_exploration(request: ExploreRequest, console: Console) -> int:
         return 1
     whole = verdict is not Verdict.UNKNOWN or (exploration.finished and exploration.options.shards > 1)
     return 0 if whole and verdict is not Verdict.UNSUPPORTED else 3
+
+
+def _sample(exploration: Exploration, request: ExploreRequest) -> None:
+    """Draw executions by the strategy that was asked for.
+
+    Raises:
+        InputError: There is no such strategy.
+    """
+    name, number, *depth = request.strategy.split(":") + [""] * (":" not in request.strategy)
+    wrong = not number.isdecimal() or (depth and (name != "pct" or len(depth) > 1 or not depth[0].isdecimal()))
+    if wrong or name not in ("random", *STRATEGIES):
+        known = ", ".join(f"{strategy}:N" for strategy in ("random", *STRATEGIES))
+        raise InputError("strategy", value=request.strategy, limit=f"exhaustive, {known} or pct:N:DEPTH")
+    explored = exploration.histories.program
+    strategy = STRATEGIES[name](lambda: count_accesses(explored), *map(int, depth)) if name in STRATEGIES else None
+    exploration.sample(int(number), request.seed, strategy)
 
 
 def _begin(request: ExploreRequest, program: Program, check: Check | None) -> Exploration:
