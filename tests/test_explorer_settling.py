@@ -204,6 +204,26 @@ def test_order_that_differs_between_executions_stays_settled_where_values_agree(
     assert (settled.counts.complete, settled.counts.stuck) == (whole.counts.complete, whole.counts.stuck)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_location_of_two_ctas_is_left_out_only_where_a_barrier_is_between_them(apart: bool) -> None:
+    def first() -> Steps:
+        yield Store("scratch", 1, WEAK)
+        yield Barrier("end of kernel", 2)
+
+    def second() -> Steps:
+        if not apart:
+            yield Store("scratch", 2, WEAK)
+        yield Barrier("end of kernel", 2)
+        if apart:
+            yield Store("scratch", 2, WEAK)
+
+    threads = tuple(Thread(body, gpu=0, cta=cta, team=0) for cta, body in enumerate((first, second)))
+    exploration = explore(Program(threads), Options("ptx", races=True, settle=True))
+    assert exploration.settling is not None
+    assert [failure.property for failure in exploration.failures] == ([] if apart else ["race"])
+    assert exploration.settling.visible == (set() if apart else {"'scratch'"})
+
+
 def team_of_two(wait: bool) -> Program:
     """Two threads of a GPU hand a value over four barriers; another GPU signals one of them, or not."""
 
