@@ -169,6 +169,17 @@ def test_outcomes_under_ptx_are_all_but_load_buffering(
     assert exploration.counts.redundant == exploration.counts.blocked == 0
 
 
+def test_fences_of_order_sc_that_program_order_puts_in_order_are_many() -> None:
+    fences = [Fence(Order.SC)] * 5
+    bodies = [straight(Store(own, 1), *fences, Load(other)) for own, other in ("xy", "yx")]
+    results: set[object] = set()
+    exploration = Exploration(
+        parallel("SB with fences", *bodies), Options("ptx"), visit=lambda execution: results.add(execution.results)
+    )
+    assert str(exploration.run()) == "PROVED"
+    assert results == {((0,), (1,)), ((1,), (0,)), ((1,), (1,))}
+
+
 def test_load_buffering_is_the_limit() -> None:
     results: set[object] = set()
     Exploration(LOAD_BUFFERING.program, Options("ptx"), visit=lambda execution: results.add(execution.results)).run()

@@ -26,6 +26,7 @@ from .layout import (
     ORDER,
     PARTNER,
     READ,
+    SC_ORDER,
     SIZE,
     SOURCE,
     STRONGEST,
@@ -35,8 +36,10 @@ from .layout import (
     Array,
 )
 
-FENCES = 6
-"""fence.sc operations of one execution whose orders are tried one after the other."""
+FENCES = 20
+"""fence.sc operations of one execution: their permutations are numbered."""
+ORDERS = 5_040
+"""Orders of them that are tried one after the other, those apart that base causality rules out."""
 
 
 @compiled
@@ -49,17 +52,7 @@ def allows(m: Array, f: int, event: int) -> bool:
     if m[f + STRONGEST] < 2:
         _copy_orders_there(m, f, m[at(m, f, event) + LOCATION])
         return _allows_location(m, f, m[at(m, f, event) + LOCATION], event)
-    fences = _count_fences(m, f)
-    copy_orders(m, f)
-    if fences > FENCES:
-        m[TOO_MANY] = 1
-        return False
-    for permutation in range(_count_permutations(fences)):
-        if permutation > 0:
-            copy_orders(m, f)
-        if _order_fences(m, f, fences, permutation) and _allows_all(m, f):
-            return True
-    return False
+    return find_order(m, f, 0) >= 0
 
 
 @compiled
@@ -87,14 +80,58 @@ def find_order(m: Array, f: int, permutation: int) -> int:
 
     It leaves behind, at ``AT_ORDERS``, the writes before each in coherence order.
     """
-    fences = _count_fences(m, f)
-    while permutation < _count_permutations(fences):
+    fences, tried = _count_fences(m, f), 0
+    if fences > FENCES:
+        m[TOO_MANY] = 1
+        return -1
+    permutation = _skip_contradictions(m, f, fences, permutation)
+    while permutation >= 0:
+        if tried == ORDERS:
+            m[TOO_MANY] = 1
+            return -1
+        tried += 1
         copy_orders(m, f)
         # What happens before an event is closed as it is; only orders between fences add to it.
         if (fences < 2 or _order_fences(m, f, fences, permutation)) and _allows_all(m, f):
             return permutation
-        permutation += 1
+        permutation = _skip_contradictions(m, f, fences, permutation + 1)
     return -1
+
+
+@compiled
+def _skip_contradictions(m: Array, f: int, fences: int, permutation: int) -> int:
+    """The first permutation, from a number on, in which every fence comes after those before it in base causality.
+
+    -1 if there is none.  Others need not be tried: if they allow a graph, so
+    does one that has the same order wherever it matters.
+    """
+    while permutation < _count_permutations(fences):
+        block = _find_contradiction(m, f, fences, permutation)
+        if block == 0:
+            return permutation
+        permutation = (permutation // block + 1) * block
+    return -1
+
+
+@compiled
+def _find_contradiction(m: Array, f: int, fences: int, permutation: int) -> int:
+    """How many permutations begin like one up to a fence that comes too early; 0 if none does."""
+    taken = scratch_at(m, 2)
+    for word in range(m[WORDS]):
+        m[taken + word] = 0
+    for left in range(fences, 0, -1):
+        block = _count_permutations(left - 1)
+        fence = _nth_fence(m, f, taken, permutation // block)
+        permutation %= block
+        happens = set_at(m, f, fence, HAPPENS)
+        for index in range(m[f + SIZE]):
+            other = nth(m, f, index)
+            there = at(m, f, other)
+            late = m[there + KIND] == FENCED and m[there + ORDER] == SC_ORDER and not holds(m, taken, other)
+            if late and holds(m, happens, other):
+                return block
+        put(m, taken, fence)
+    return 0
 
 
 @compiled
@@ -138,8 +175,9 @@ def _order_fences(m: Array, f: int, fences: int, permutation: int) -> bool:
     for word in range(words):
         m[taken + word] = 0
     for left in range(fences, 0, -1):
-        fence = _nth_fence(m, f, taken, permutation % left)
-        permutation //= left
+        block = _count_permutations(left - 1)
+        fence = _nth_fence(m, f, taken, permutation // block)
+        permutation %= block
         causes = m[AT_CAUSES] + fence * words
         for index in range(m[f + SIZE]):
             other = nth(m, f, index)
