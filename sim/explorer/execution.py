@@ -17,6 +17,7 @@ from .layout import (
     AT_ORDERS,
     AT_SEQUENCE,
     AT_THREADS,
+    AT_TURNS,
     BLOCK,
     DEPARTED,
     EARLIER,
@@ -247,7 +248,7 @@ def _find_memories(
             written.setdefault(event.location, {})[slot] = event
     words, permutation = int(memory[WORDS]), find_order(memory, start, 0)
     while permutation >= 0:
-        orders = memory[int(memory[AT_ORDERS]) :].reshape(-1, words)
+        orders = memory[int(memory[AT_ORDERS]) : int(memory[AT_TURNS])].reshape(-1, words)
         last = {location: {value} for location, value in initial.items()}
         for location, writes in written.items():
             followed = {a for a in writes for b in writes if orders[b, a >> 6] >> (a & 63) & 1}
