@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tiebreak.errors import InputError
 from tiebreak.sim.explorer import exploration as module
 from tiebreak.sim.explorer.checkpoint import resume, save
 from tiebreak.sim.explorer.counterexample import explain
@@ -264,6 +265,14 @@ def test_nobody_passes_a_barrier_that_another_one_never_reaches() -> None:
     assert failure.property == whole.property == "progress"
     assert failure.message == whole.message
     assert {event.key for event in failure.execution.events} == {event.key for event in whole.execution.events}
+
+
+def test_team_whose_threads_leave_out_barriers_is_refused() -> None:
+    bodies = straight(Barrier(0, 2), Barrier(1, 2)), straight(Barrier(0, 2))
+    program = Program(tuple(Thread(body, gpu=0, cta=cta, team=0) for cta, body in enumerate(bodies)))
+    assert explore(program, Options("ptx")).failures[0].property == "progress"
+    with pytest.raises(InputError, match="the same barriers"):
+        explore(program, Options("ptx", settle=True))
 
 
 def test_barrier_of_others_than_the_team_stays() -> None:

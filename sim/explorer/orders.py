@@ -86,7 +86,11 @@ def order_accesses(settling: Settling, walks: list[Walk], memory: Array, frame: 
     """Put the accesses of settled locations in the order that they have in a graph.
 
     The graph of the search is at a frame of its memory, and ``walks`` are the ways of the threads.
+
+    Raises:
+        InputError: Threads of a team do not take part in the same barriers.
     """
+    settling.check_teams(walks)
     ordered = Ordered()
     by_location: dict[Location, list[Access]] = defaultdict(list)
     followers = Followers(settling, walks)

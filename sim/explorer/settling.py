@@ -44,9 +44,11 @@ all that is visible in later ones; ``orders.Followers`` looks these up.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from tiebreak.errors import InputError
 
 from .history import EndlessError
 from .operations import ALL_STRANDS, Await, Barrier, Fence, Lanes, Location, Operation, Order, Store, Update, Value
@@ -67,8 +69,8 @@ class Step:
         node: What the thread issued.
         block: Number of the block in the whole program.
         phase: Barriers of the team before it.
-        low: Visible block that must be behind the thread: the number of the one after it.
-        high: Number of the first visible block that comes after it.
+        low: Visible blocks of the thread that are before it, all of them.
+        high: Number of the first visible block of the thread that is after it.
         visible: Lanes that are events of the search.
         values: What each lane reads, None where it reads nothing.
     """
@@ -163,8 +165,26 @@ class Settling:
                 walk.answer(answer)
             walk.proceed()
         except (AssertionError, EndlessError):
-            walk.ended = True
+            pass
         return walk
+
+    def check_teams(self, walks: Iterable[Walk]) -> None:
+        """Check that threads of a team that have ended took part in the same barriers.
+
+        Raises:
+            InputError: They did not.
+        """
+        barriers: dict[int, tuple[Hashable, ...]] = {}
+        for walk in walks:
+            nodes = (step.node for step in walk.steps)
+            names = tuple(
+                node.issued.name
+                for node in nodes
+                if isinstance(node.issued, Barrier) and self.is_of_team(walk.thread, node)
+            )
+            if walk.ended and barriers.setdefault(self.teams[walk.thread], names) != names:
+                team = self.program.threads[walk.thread].team
+                raise InputError("team", value=team, limit="threads that take part in the same barriers, in one order")
 
     def is_of_team(self, thread: int, node: Node) -> bool:
         """Whether a thread comes to a barrier of its whole team."""
@@ -188,7 +208,7 @@ class Walk:
     Attributes:
         steps: Its way so far.
         node: Where it is.
-        ended: Whether it can go no further.
+        ended: Whether it is at its end.
     """
 
     settling: Settling
