@@ -1,4 +1,4 @@
-"""Larger explorations of the Triton exchange than tests have time for: ``python -m tiebreak.explore.proofs``."""
+"""Larger explorations of the merge than tests have time for: ``python -m tiebreak.explore.proofs``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,35 @@ class Proof:
         return f"{self.ranks} ranks, {self.epochs} epochs, {self.mode}, {self.discipline}, awaits {awaits}"
 
 
-PROOFS = (
+@dataclass(frozen=True)
+class FusedProof:
+    """An exploration of the fused merge as it is compiled, under ``ptx``, that must prove it.
+
+    Attributes:
+        ranks, epochs: Of the scenario.
+    """
+
+    ranks: int
+    epochs: int
+
+    @property
+    def classes(self) -> int:
+        """How many there must be: in each epoch the two CTAs of a rank finish in either order."""
+        return 1 << self.ranks * self.epochs
+
+    def explore(self) -> Exploration:
+        """Explore it to the end or the first failure."""
+        from .compiled import explore_compiled
+        from .fused import fused_scenario
+
+        scenario = fused_scenario((f"ranks={self.ranks}", f"epochs={self.epochs}"))
+        return explore_compiled(scenario, Options("ptx", merge_awaits=True, races=True))
+
+    def __str__(self) -> str:
+        return f"fused merge of {self.ranks} ranks, {self.epochs} epochs"
+
+
+PROOFS: tuple[Proof | FusedProof, ...] = (
     *(
         Proof(ranks, 3, mode, discipline)
         for ranks in (2, 3, 4)
@@ -60,6 +88,7 @@ PROOFS = (
     Proof(3, 4, merged=False, classes=25**3),
     Proof(4, 2, merged=False, classes=543),
     Proof(4, 3, merged=False, classes=543**2),
+    *(FusedProof(ranks, 3) for ranks in (2, 3, 4)),
 )
 
 
