@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 
 import pytest
 import torch
@@ -108,6 +109,7 @@ def test_message_without_one_of_its_edges_races(old: str, new: str) -> None:
     assert MESSAGE.count(old) == 1
     exploration, _ = explore_message(MESSAGE.replace(old, new))
     assert str(exploration.conclusion) == "FAILED(race)"
+    assert re.search(r"strand \d.* by thread 0 and .* strand \d.* by thread 1 race", exploration.failures[0].message)
 
 
 def test_wait_for_what_never_comes_is_no_progress() -> None:

@@ -164,6 +164,8 @@ def describe(operation: Operation) -> str:
     if isinstance(operation, Fence) and operation.order is Order.WEAK:
         return "barrier of the CTA" if operation.strands == ALL_STRANDS else "barrier of a warp"
     order = f"{operation.order.name.lower()}.{_SCOPES[operation.scope]}" if operation.order else "weak"
+    if operation.strands != ALL_STRANDS:
+        order += f", strand {operation.strands.bit_length() - 1}"
     if isinstance(operation, Fence):
         return f"fence.{order}"
     name = place(operation.location)
