@@ -198,11 +198,7 @@ class CtaRun:
             self._update(access, operands)
 
     def _list(self, access: Access) -> list[tuple[int, Span]]:
-        """Rows of an access, and the locations in them.
-
-        Raises:
-            UnsupportedOperationError: A strong access holds several.
-        """
+        """Rows of an access, and the locations in them."""
         found: list[tuple[int, Span]] = []
         known: dict[int, list[Span]] = {}
         for row, address in enumerate(access.addresses.tolist()):
@@ -213,23 +209,28 @@ class CtaRun:
 
     def _list_at(self, access: Access, address: int) -> list[Span]:
         """Locations in what an access touches at an address."""
-        found: list[Span] = []
-        for part in self._grouping.list_parts(access, address):
-            spans = self._grouping.list_locations(*part)
-            if spans and access.order != "weak" and spans != [part]:
-                raise UnsupportedOperationError("strong access of bytes of which others access a part")
-            found += spans
-        return found
+        parts = self._grouping.list_parts(access, address)
+        return [span for part in parts for span in self._grouping.list_locations(*part)]
+
+    def _order(self, access: Access, row: int, span: Span) -> Order:
+        """Order of an access of a location.
+
+        Accesses that overlap in part are not morally strong (PTX ISA, "Morally
+        strong operations"), so one that holds several locations is taken for weak.
+        """
+        whole = span in self._grouping.list_parts(access, int(access.addresses[row]))
+        return _ORDERS[access.order] if whole else Order.WEAK
 
     def _mask(self, access: Access, row: int) -> int:
         return 1 << self._grouping.strand_of(access.position, int(access.threads[row]))
 
     def _read(self, access: Access) -> None:
         rows = self._initial(access)
-        order, scope = _ORDERS[access.order], _SCOPES[access.scope]
+        scope = _SCOPES[access.scope]
         wanted: dict[Operation, list[tuple[int, Span]]] = {}
         joint: set[Operation] = set()
         for row, span in self._list(access):
+            order = self._order(access, row, span)
             operation = Load(self._name(span), order, scope, self._mask(access, row))
             wanted.setdefault(operation, []).append((row, span))
             if order is not Order.WEAK and not self._grouping.is_alone(access.position, int(access.threads[row])):
@@ -249,7 +250,7 @@ class CtaRun:
         for row, (low, high) in self._list(access):
             start = low - int(access.addresses[row])
             value = int.from_bytes(rows[row, start : start + high - low].tobytes(), "little")
-            order, scope, mask = _ORDERS[access.order], _SCOPES[access.scope], self._mask(access, row)
+            order, scope, mask = self._order(access, row, (low, high)), _SCOPES[access.scope], self._mask(access, row)
             operations.append(Store(self._name((low, high)), value, order, scope, mask))
         self._yield(operations)
 
@@ -261,6 +262,8 @@ class CtaRun:
         given = [np.broadcast_to(operand, access.threads.shape).astype(dtype, copy=False) for operand in operands]
         operations: list[Operation] = []
         for row, span in self._list(access):
+            if span not in self._grouping.list_parts(access, int(access.addresses[row])):
+                raise UnsupportedOperationError("atomic of bytes of which others access a part")
             own = tuple(operand[row : row + 1] for operand in given)
             name = f"{access.instruction.name} {', '.join(str(value[0]) for value in own)}"
             change = functools.partial(_change, update, own, "cas" in access.instruction.modifiers)
