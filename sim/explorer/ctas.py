@@ -54,6 +54,7 @@ class Launches:
         grouping: Locations and strands.
         polls: Instructions that are those of loops that wait.
         mattering: Those after which the value that ended the wait still matters.
+        ends: Values that end waits for several words, by CTA, accesses before and lane, where it helps to know them.
     """
 
     memory: Memory
@@ -62,11 +63,12 @@ class Launches:
     grouping: Grouping
     polls: set[Hashable] = field(default_factory=set)
     mattering: set[Hashable] = field(default_factory=set)
+    ends: dict[Hashable, Value] = field(default_factory=dict)
 
     @property
-    def version(self) -> tuple[int, int, int]:
+    def version(self) -> tuple[int, int, int, int]:
         """Changes whenever something is learned."""
-        return self.grouping.changes, len(self.polls), len(self.mattering)
+        return self.grouping.changes, len(self.polls), len(self.mattering), len(self.ends)
 
 
 class Ctas:
@@ -148,7 +150,7 @@ class _History:
 
     def __init__(self, ctas: Ctas, launch: CompiledLaunch, place: tuple[int, int, int]) -> None:
         self.ctas = ctas
-        self._launch, self._place = launch, place
+        self._launch, self.place = launch, place
         self._blocks: dict[tuple[Answer, ...], Block | None] = {}
         self._waits: dict[tuple[Answer, ...], _Wait] = {}
         self._read: dict[tuple[Answer, ...], Answer] = {}
@@ -221,7 +223,7 @@ class _History:
 
     def run(self, answers: tuple[Answer, ...]) -> tuple[CtaRun, Block | None]:
         """Run the CTA from its beginning to what it does after some answers."""
-        run = self.ctas.start(self._launch, self._place)
+        run = self.ctas.start(self._launch, self.place)
         block = run.advance()
         for answer in answers:
             block = run.advance(answer)
@@ -238,7 +240,7 @@ class _History:
             RestartError: It is not.
         """
         answers = (*ended[:place], other, *ended[place + 1 :])
-        run = self.ctas.start(self._launch, self._place)
+        run = self.ctas.start(self._launch, self.place)
         block = run.advance()
         for number, answer in enumerate(answers):
             expected = self._blocks[ended[:number]]
@@ -286,30 +288,48 @@ class _Wait:
         known, if it does so for all of them.
 
         Raises:
+            RestartError: It was asked too early whether other values do.
             UnsupportedOperationError: Whether it does depends on more than that.
         """
         ended = lane not in self._probe(tuple(value for _ in self._block.operations))
-        known = all(self._ends[:lane] + self._ends[lane + 1 :])
-        if not ended and known:
-            ended = lane not in self._probe(self._beside(lane, value))
+        beside = self._beside(lane, value)
+        if not ended and beside is not None:
+            ended = lane not in self._probe(beside)
         elif not ended:
             self._doubtful.add((lane, value))
         if ended and value not in self._ends[lane]:
             self._add_end(lane, value)
         return ended
 
-    def _beside(self, lane: int, value: Value) -> Answer:
-        """A value for one lane, and for the others the first that is known to end their wait."""
-        return tuple(value if lane == other else ends[0] for other, ends in enumerate(self._ends))
+    def _key(self, lane: int) -> Hashable:
+        return self._history.place, len(self._answers), lane
+
+    def _beside(self, lane: int, value: Value) -> Answer | None:
+        """A value for one lane, and for the others one that is known to end their wait; None if none is."""
+        learned = self._history.ctas.launches.ends
+        firsts = [ends[0] if ends else learned.get(self._key(place)) for place, ends in enumerate(self._ends)]
+        firsts[lane] = value
+        return None if None in firsts else tuple(firsts)
 
     def _add_end(self, lane: int, value: Value) -> None:
         self._ends[lane].append(value)
-        if all(self._ends):
-            doubtful, self._doubtful = self._doubtful, set()
-            if any(other not in self._probe(self._beside(other, doubt)) for other, doubt in doubtful):
-                raise UnsupportedOperationError("loop that waits for several words whose values depend on one another")
+        for other, doubt in sorted(self._doubtful, key=str):
+            beside = self._beside(other, doubt)
+            if beside is not None and other not in self._probe(beside):
+                self._learn_ends()
         for ended in self._history.list_ends(self._answers):
             self.try_others(ended)
+
+    def _learn_ends(self) -> None:
+        """Begin anew with what is known to end the wait."""
+        known = self._history.ctas.launches.ends
+        before = len(known)
+        for place, ends in enumerate(self._ends):
+            if ends:
+                known.setdefault(self._key(place), ends[0])
+        if len(known) == before:
+            raise UnsupportedOperationError("loop that waits for several words whose values depend on one another")
+        raise RestartError
 
     def complete(self, answer: Answer) -> Answer:
         """What the loads read, a value that ends the wait where it is left open which.
