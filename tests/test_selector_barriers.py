@@ -21,7 +21,8 @@ SELECTORS = {
 WITNESSES = (
     "normal, best 1", "normal, best 128", "eight levels, best 128", "eight levels, best 255", "all equal",
     "all equal, one id", "all equal, few ids", "all equal, ids in clusters", "4 twins at the cut, best one",
-    "12 twins at the cut", "65 at the cut", "65 tied at the cut", "100 tied beside others at the cut", "many magnitudes",
+    "12 twins at the cut", "65 at the cut", "65 tied at the cut", "100 tied beside others at the cut",
+    "many magnitudes",
 )  # fmt: skip
 """Rows that show what is needed, full, with a NaN and short; the others have shown no more on these selectors."""
 
