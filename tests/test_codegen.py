@@ -103,22 +103,23 @@ def test_instructions_of_every_kernel_are_exact(outcome, architecture):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_merges_meet_before_the_release_and_after_the_last_acquire(outcome, architecture):
+def test_merges_send_and_poll_whole_packets_and_vote_before_they_read_again(outcome, architecture):
     for name in (name for name in CUTEDSL_NAMES if name.startswith("merge-") and find_compiler()):
         text = Path(outcome[0], f"{name}.sm_{architecture}a.ptx").read_text()
 
         def find(pattern: str, text: str = text) -> list[int]:
             return [match.start() for match in re.finditer(pattern, text)]
 
-        barriers = find(r"\b(?:bar\.sync|barrier\.cta\.red)\b")
-        (release,), acquires = find(r"\bst\.release\.sys\b"), find(r"\bld\.acquire\.sys\b")
-        stores, reads = find(r"\bst\.global\.v4\.b32\b"), find(r"\bld\.global\.v4\.b32\b")
-        # Those of the candidates; the ids are stored after they have been selected.
-        sends = [store for store in stores if store < release]
-        assert sends and reads and acquires
-        assert all(store > reads[0] for store in stores if store > release), "no candidate is sent after its flag"
-        assert any(sends[-1] < barrier < release for barrier in barriers), "a flag covers the stores of all threads"
-        assert any(acquires[-1] < barrier < reads[0] for barrier in barriers), "no thread reads ahead of the flags"
+        sends, reads = (find(rf"\b{opcode}\.relaxed\.sys\.global\.(?:v2\.)?b64\b") for opcode in ("st", "ld"))
+        votes, bins = find(r"\bbarrier\.cta\.red\b"), find(r"\bred\.shared\.add\b")
+        assert sends and len(sends) % 3 == 0, "to the next rank, to this one, and to the others"
+        polls = [read for read in reads if read < bins[0]]
+        assert polls and sends[-1] < polls[0]
+        assert any(polls[-1] < vote < bins[0] for vote in votes), "no row is counted before all of it has come"
+        # Whatever a candidate is loaded or stored by is strong: nothing reads or writes one in parts.
+        assert not find(r"\bld\.global\.v[24]\.b32\b")
+        (release,), (*_, acquire) = find(r"\bst\.release\.sys\b"), find(r"\bld\.acquire\.sys\b")
+        assert release < acquire
         assert not find(r"\b(?:ld\.acquire|st\.release)\.(?!sys\b)")
 
 

@@ -94,6 +94,14 @@ def test_barrier_that_nobody_else_reaches_is_a_deadlock() -> None:
     assert exploration.failures[0].message == message
 
 
+def test_lanes_that_wait_are_not_those_that_ran_before() -> None:
+    lanes = Lanes((at_least("x", 1), at_least("x", 1)))
+    exploration = explore(parallel("lanes", straight(Lanes((Load("x"), Load("x"))), lanes), straight()))
+    message = exploration.failures[0].message
+    assert message.startswith("signal never sent: nobody is left to end the wait of thread 0")
+    assert message.count("thread 0: wait until x >= 1") == 2
+
+
 def test_lost_signal_is_reported_with_what_everybody_waits_for() -> None:
     crossed = parallel("crossed", *[straight(at_least(a, 1), Store(b, 1)) for a, b in ("xy", "yx")])
     exploration = explore(crossed, Options("ptx"))

@@ -14,9 +14,6 @@ from typing import Any
 from cutlass import Boolean, Float32, Int32, Int64, Uint32
 from cutlass.cute.arch import inline_ptx
 
-WORD = 4
-"""Bytes of a 32-bit word."""
-
 
 def load_pairs(address: Int64, offset: int, inside: Boolean | None = None) -> list[Int32]:
     """Load two candidates, aligned to 16 bytes; both ids are -1 where ``inside`` is false (Data Movement: ld)."""

@@ -6,13 +6,13 @@ had ended.  A thread waits for those that would then signal it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .execution import Event, Execution, describe
 from .foresight import foresee
 from .layout import STARVED, WRITE
-from .operations import Await, Barrier, Store, Update
+from .operations import Await, Barrier, Operation, Store, Update
 from .program import Program
 from .residency import Room
 
@@ -37,15 +37,26 @@ class Wait:
 
 def find_waits(execution: Execution) -> tuple[Wait, ...]:
     """Threads that wait for ever."""
-    done = {event.key[:3] for event in execution.events if event.kind != STARVED}
-    blocks = {event.thread: event.key[1] for event in execution.events}
     waits = []
     for thread, state in enumerate(execution.states):
+        done = _find_done(execution, thread, state.operations)
         for lane, operation in enumerate(state.operations):
-            finished = (thread, blocks.get(thread, 0), lane) in done and len(state.operations) > 1
-            if isinstance(operation, Await | Barrier) and not finished:
+            if isinstance(operation, Await | Barrier) and lane not in done:
                 waits.append(Wait(thread, operation))
     return tuple(waits)
+
+
+def _find_done(execution: Execution, thread: int, operations: Sequence[Operation]) -> set[int]:
+    """Lanes of a thread's present block that have run, whose events are those of its last block.
+
+    If the present one has none, the last block is another one; it may be equal,
+    but of one whose lanes have all run no lane would wait.
+    """
+    events = [event for event in execution.events if event.thread == thread]
+    last = max((event.key[1] for event in events), default=0)
+    ran = {event.key[2]: event.operation for event in events if event.key[1] == last and event.kind != STARVED}
+    done = {lane for lane, operation in enumerate(operations) if ran.get(lane) == operation}
+    return done if len(done) < len(operations) else set()
 
 
 @dataclass(frozen=True)
