@@ -61,8 +61,8 @@ class Geometry:
             cutedsl on a GPU, triton under its interpreter.
         launches: Whether a merge is one kernel (``fused``) or one kernel per
             step (``separate``).  ``auto`` fuses where that is possible: through
-            symmetric memory, with cutedsl, two slots in turn, and no more rows
-            than every rank's device holds at once.  ``fused`` is an error where
+            symmetric memory, with cutedsl, two slots in turn, at most 512 rows,
+            and fewer than every rank's device holds CTAs at once.  ``fused`` is an error where
             no merge could be; one of more rows is separate all the same.
         owner_rows: Rows from which a merge through symmetric memory is
             owner-sharded: each rank merges its share of the rows and returns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import Any
 
 from ..explorer.operations import Await, Barrier, Fence, Load, Location, Order, Scope, Store
 from .protocol import Action, Step, Steps, Turn
@@ -11,14 +12,14 @@ from .protocol import Action, Step, Steps, Turn
 ACQUIRE, RELEASE, RELAXED, ACQ_REL = Order.ACQUIRE, Order.RELEASE, Order.RELAXED, Order.ACQ_REL
 SYSTEM, GPU, CTA = Scope.SYSTEM, Scope.GPU, Scope.CTA
 
-COMPARISONS: dict[str, Callable[[int, int], bool]] = {">=": operator.ge, "==": operator.eq}
+COMPARISONS: dict[str, Callable[[Any, int], bool]] = {">=": operator.ge, "==": operator.eq}
 
 
 def wait_for(location: Location, bound: int, step: Step) -> Await:
     """Wait until a flag compares with a bound as the step says."""
     compare = COMPARISONS[step.comparison]
     name = f"{step.comparison} {bound}"
-    return Await(location, lambda value: compare(value, bound), step.order, step.scope, name)  # type: ignore[arg-type]
+    return Await(location, lambda value: compare(value, bound), step.order, step.scope, name)
 
 
 def begin(turn: Turn, step: Step) -> Steps:
