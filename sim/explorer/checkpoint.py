@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -16,12 +17,21 @@ from .history import DISTINGUISH, Histories
 from .judging import Check
 from .layout import Shape
 from .program import Program
+from .refinement import Refinement
 
-FORMAT = 3
+FORMAT = 4
 
 
 def save(exploration: Exploration, path: Path) -> None:
     """Write a checkpoint; the file is replaced at once or not at all."""
+    temporary = path.with_suffix(".part")
+    with temporary.open("wb") as file:
+        write(exploration, file)
+    temporary.replace(path)
+
+
+def write(exploration: Exploration, file: IO[bytes]) -> None:
+    """Write where an exploration stands."""
     facts = {
         "format": FORMAT,
         "program": exploration.program.name,
@@ -29,22 +39,19 @@ def save(exploration: Exploration, path: Path) -> None:
         "options": asdict(exploration.options),
         "shape": asdict(exploration.shape),
         "seconds": exploration.seconds,
-        "settling": None if exploration.settling is None else exploration.settling.facts,
+        "refinement": exploration.found.facts,
     }
     memory, shares = exploration.state
-    temporary = path.with_suffix(".part")
-    with temporary.open("wb") as file:
-        np.savez(
-            file,
-            facts=np.frombuffer(json.dumps(facts).encode(), np.uint8),
-            memory=memory,
-            shares=shares,
-            log=np.array(exploration.histories.log, np.int64).reshape(-1, 3),
-        )
-    temporary.replace(path)
+    np.savez_compressed(
+        file,
+        facts=np.frombuffer(json.dumps(facts).encode(), np.uint8),
+        memory=memory,
+        shares=shares,
+        log=np.array(exploration.histories.log, np.int64).reshape(-1, 3),
+    )
 
 
-def resume(path: Path, program: Program, check: Check | None = None) -> Exploration:
+def resume(path: Path | IO[bytes], program: Program, check: Check | None = None) -> Exploration:
     """An exploration as it was when it was saved.
 
     Raises:
@@ -55,17 +62,15 @@ def resume(path: Path, program: Program, check: Check | None = None) -> Explorat
         arrays = {name: data[name] for name in ("memory", "shares", "log")}
     if facts["format"] != FORMAT or facts["program"] != program.name:
         raise ReplayError("checkpoint", value=facts["program"], limit=f"one of {program.name!r}, format {FORMAT}")
-    exploration = Exploration(program, Options(**facts["options"]), check)
-    if exploration.settling is not None:
-        exploration.settling.restore(facts["settling"])
-        exploration.open()
+    refinement = Refinement.restore(facts["refinement"])
+    exploration = Exploration(program, Options(**facts["options"]), check, refinement=refinement)
     for kind, index, value in arrays["log"].tolist():
         if kind == DISTINGUISH:
             exploration.histories.distinguish(index)
         else:
             exploration.histories.resolve(kind, index, value)
     if digest(exploration.histories) != facts["digest"]:
-        raise ReplayError("checkpoint", value=str(path), limit="a program that still does the same")
+        raise ReplayError("checkpoint", value=facts["program"], limit="a program that still does the same")
     exploration.restore(Shape(**facts["shape"]), arrays["memory"], arrays["shares"], facts["seconds"])
     return exploration
 

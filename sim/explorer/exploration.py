@@ -26,6 +26,7 @@ from .layout import (
     DONE,
     FAILED_THREAD,
     FAIR,
+    FINGERPRINT,
     FRAME,
     FRAMES,
     FULL,
@@ -52,6 +53,7 @@ from .layout import (
     STUCK,
     TAKEN,
     THREAD_RECORD,
+    TICKET,
     TOO_MANY,
     TOP,
     UNSTABLE,
@@ -64,11 +66,12 @@ from .layout import (
 )
 from .models import find_model
 from .program import Program
+from .refinement import RefinedError, Refinement
 from .sampling import find_last, list_turns
 from .search import Shares, search
 from .settling import Settling, UnsettledError
 from .strategies import Strategy, Turn
-from .verdicts import Conclusion, Verdict
+from .verdicts import Conclusion, Counts, Verdict
 
 NOBODY = Turn(-1, -1, None, False)
 """Stands for what was done last before the beginning."""
@@ -114,38 +117,6 @@ class Options:
             raise InputError("shard", value=self.shard, limit=f"from 0 to {self.shards - 1}")
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What an exploration counted.
-
-    Attributes:
-        complete: Classes in which every thread ends.
-        stuck: Classes in which a thread waits for ever.
-        cut: Classes in which a thread was cut short.
-        blocked: Executions that were explored and led to no class.
-        redundant: Classes that had been seen before, where that is compared.
-        rejected: Steps that the model forbids, taken back at once.
-        steps: Steps of the search.
-        runs: Times that a thread of the program was run.
-        seconds: Time it took.
-    """
-
-    complete: int
-    stuck: int
-    cut: int
-    blocked: int
-    redundant: int
-    rejected: int
-    steps: int
-    runs: int
-    seconds: float
-
-    @property
-    def classes(self) -> int:
-        """Classes that were seen."""
-        return self.complete + self.stuck + self.cut
-
-
 @dataclass
 class Exploration:
     """An exploration that can be continued.
@@ -155,12 +126,19 @@ class Exploration:
         options: How.
         check: Property of complete executions.
         visit: Called with every complete execution.
+        refinement: What other explorations of the program found out.
+
+    Attributes:
+        refined: Whether this is a shard that found out more, so that all
+            shards have to begin anew with what it ``found``.
     """
 
     program: Program
     options: Options = field(default_factory=Options)
     check: Check | None = None
     visit: Callable[[Execution], None] | None = None
+    refinement: Refinement = field(default_factory=Refinement)
+    refined: bool = False
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
     unsupported: str = ""
@@ -172,6 +150,8 @@ class Exploration:
 
     def __post_init__(self) -> None:
         self.settling = Settling(self.program, self.options.steps) if self.options.settle else None
+        if self.settling is not None:
+            self.settling.refine(self.refinement)
         self._seed = 0
         self._strategy: Strategy | None = None
         self._last: Turn | None = NOBODY
@@ -185,7 +165,8 @@ class Exploration:
         while True:
             try:
                 explored = program if self.settling is None else self.settling.reduced
-                self.histories = Histories(explored, options.steps, options.merge_awaits)
+                apart = self.refinement.apart
+                self.histories = Histories(explored, options.steps, options.merge_awaits, apart)
                 break
             except UnsettledError:
                 continue
@@ -255,6 +236,16 @@ class Exploration:
         return Conclusion(Verdict.PROVED)
 
     @property
+    def found(self) -> Refinement:
+        """What this and other explorations found out about the program."""
+        return self.refinement if self.settling is None else self.refinement | self.settling.refinement
+
+    @property
+    def dealt(self) -> tuple[int, int]:
+        """How many parts of the search were dealt to the shards, and their fingerprint: the same in all shards."""
+        return int(self._memory[TICKET]), int(self._memory[FINGERPRINT])
+
+    @property
     def shape(self) -> Shape:
         """Room that the search has."""
         return self._shape
@@ -278,7 +269,7 @@ class Exploration:
                     break
                 self._advance()
         except UnsupportedOperationError as error:
-            self.unsupported = error.operation
+            self.unsupported, self.refined = error.operation, isinstance(error, RefinedError)
         self.seconds = before + time.perf_counter() - start
         return self.conclusion
 
@@ -308,9 +299,8 @@ class Exploration:
         """Let the compiled search run, and give it what it asks for."""
         try:
             self._answer(self._search())
-        except UnsettledError:
-            if self.options.shards > 1:
-                raise UnsupportedOperationError("shards of a program that settles only in part") from None
+        except UnsettledError as error:
+            self._ask_others(error)
             self.open()
         if self._memory[TOO_MANY]:
             raise UnsupportedOperationError("more fences.sc, or more racing writes of a location, than are tried")
@@ -340,7 +330,11 @@ class Exploration:
         elif status == FULL:
             self._grow()
         elif status == UNSTABLE:
-            self.histories.distinguish(int(memory[UNSTABLE_AT]))
+            location = int(memory[UNSTABLE_AT])
+            self.histories.distinguish(location)
+            apart = frozenset([repr(self.histories.locations.items[location])])
+            self.refinement |= Refinement(apart=apart)
+            self._ask_others()
             self._begin()
         elif status == FAILED_THREAD:
             self.failures += self._judge.judge_assertion(memory, self.histories)
@@ -348,6 +342,15 @@ class Exploration:
             self.failures += self._judge.judge(memory, self.histories)
         else:
             assert status == PAUSED
+
+    def _ask_others(self, error: UnsettledError | None = None) -> None:
+        """Begin anew with others only.
+
+        Raises:
+            RefinedError: The search is a shard, and the others do not know what it found out.
+        """
+        if self.options.shards > 1:
+            raise RefinedError("a shard by itself, where all shards have to begin anew") from error
 
     def _grow(self) -> None:
         """Make room where there is none."""

@@ -114,6 +114,7 @@ class Histories:
         steps: Blocks after which a thread is cut short.
         merge: Whether awaits leave open which of the satisfying values ended
             them; else each value is a case of its own.
+        apart: Locations, as text, of which they do not.
 
     Attributes:
         runs: Times that a thread was started from its beginning.
@@ -124,7 +125,9 @@ class Histories:
         values, locations: Likewise.
     """
 
-    def __init__(self, program: Program, steps: int = 100_000, merge: bool = False) -> None:
+    def __init__(
+        self, program: Program, steps: int = 100_000, merge: bool = False, apart: frozenset[str] = frozenset()
+    ) -> None:
         self.program = program
         self.runs = 0
         self.log: list[tuple[int, int, int]] = []
@@ -135,7 +138,7 @@ class Histories:
         self.locations = Interned()
         self._steps = steps
         self._operations, self._states, self._memory = Columns(6), Columns(2), Columns(2)
-        self._merge = merge
+        self._merge, self._apart = merge, apart
         self._table = make_table()
         self._entries = 0
         self._live: dict[int, tuple[tuple[Value, ...], Generator[Operation | Lanes, Any, Any]]] = {}
@@ -248,7 +251,8 @@ class Histories:
         """Number of a location; barriers have locations of their own."""
         number = self.locations.number(location)
         if number == self._memory.length:
-            self._memory.append(self.values.number(self.program.initial_value(location)), int(self._merge))
+            merged = self._merge and repr(location) not in self._apart
+            self._memory.append(self.values.number(self.program.initial_value(location)), int(merged))
         return number
 
 

@@ -51,10 +51,10 @@ AT_USED, AT_THREADS, AT_LOCATIONS, AT_SEQUENCE, AT_EVENTS, AT_CHOICES, AT_SCRATC
 AT_ORDERS, AT_TURNS = 16, 17
 # Header: the search.
 TOP, MISS_KIND, MISS_ID, MISS_VALUE, MODEL, SHARD, SHARDS, SPLIT, TICKET, UNSTABLE_AT = range(18, 28)
-FAIR, VERDICT, SEED, TOO_MANY, ONWARD = range(28, 33)
+FAIR, VERDICT, SEED, TOO_MANY, ONWARD, FINGERPRINT = range(28, 34)
 # Header: counters.
-COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(33, 41)
-HEADER = 41
+COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(34, 42)
+HEADER = 42
 
 # Scalars of a frame: numbers of events, of slots ever in use, of decisions on the way here, of choices offered and
 # taken (-1 while the next event is unknown), and the next event; then the choice to begin with, and the number of

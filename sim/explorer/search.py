@@ -9,12 +9,13 @@ from .change import add_event, copy_frame, revisit
 from .choices import written
 from .compiled import compiled, entry
 from .consistency import consistent
-from .events import at, count_writes, frame_at, is_before, last_there, last_write, nth, thread_at
+from .events import at, count_writes, frame_at, is_before, last_there, last_write, nth, set_at, thread_at
 from .expansion import expand
 from .layout import (
     AT_CHOICES,
     AWAIT,
     BEFORE_THERE,
+    BLOCK,
     BLOCKED,
     BRANCHES,
     CAPACITY,
@@ -24,12 +25,16 @@ from .layout import (
     CUT,
     CUT_SHORT,
     DONE,
+    EARLIER,
     FAILED_THREAD,
+    FINGERPRINT,
     FORWARD,
     FRAMES,
     FULL,
+    HIGH,
     INITIAL,
     KIND,
+    LANE,
     LAPSE,
     LAPSED,
     LEAF,
@@ -67,6 +72,7 @@ from .layout import (
     TAKE,
     TAKEN,
     TEST,
+    THREAD,
     THREADS,
     TICKET,
     TOP,
@@ -84,6 +90,12 @@ from .places import place_write
 
 Shares = npt.NDArray[np.float64]
 """Part of the search below each frame; the last entry is the part that is done."""
+
+LARGEST = (1 << 31) - 1
+"""A prime: fingerprints are remainders of it."""
+
+HALF = (1 << 32) - 1
+"""Bits of half a word."""
 
 
 @entry
@@ -123,7 +135,7 @@ def _look(t: Tables, m: Array, shares: Shares, number: int, report: bool) -> int
     if status in (LEAF, FAILED_THREAD):
         shares[-1] += shares[number]
         m[TOP] -= 1
-    if status != LEAF or (_is_shallow(m, f) and not _is_mine(m)):
+    if status != LEAF or (_is_shallow(m, f) and not _is_mine(m, f)):
         return status
     _count(t, m, f)
     return LEAF if not report and (m[VERDICT] == COMPLETE or m[VERDICT] == BLOCKED) else DONE
@@ -157,7 +169,7 @@ def _step(t: Tables, m: Array, shares: Shares, number: int) -> bool:
     elif offered > 1:
         m[frame_at(m, target) + BRANCHES] += 1
         if m[SHARDS] > 1 and m[frame_at(m, target) + BRANCHES] == m[SPLIT]:
-            allowed = _is_mine(m)
+            allowed = _is_mine(m, frame_at(m, target))
     if allowed:
         m[frame_at(m, target) + TAKEN] = -1
         m[TOP] = target
@@ -197,13 +209,34 @@ def _is_shallow(m: Array, f: int) -> bool:
 
 
 @compiled
-def _is_mine(m: Array) -> bool:
+def _is_mine(m: Array, f: int) -> bool:
     """Deal what begins at the split, and the classes before it, to the shards in turn."""
     m[TICKET] += 1
+    _mark(m, f)
     if m[TICKET] % m[SHARDS] == m[SHARD]:
         return True
     m[SKIPPED] += 1
     return False
+
+
+@compiled
+def _mark(m: Array, f: int) -> None:
+    """Take a graph that is dealt into the fingerprint, which is the same in all shards if all deal out the same."""
+    for index in range(m[f + SIZE]):
+        event = nth(m, f, index)
+        here = at(m, f, event)
+        for part in (THREAD, BLOCK, LANE, KIND, SOURCE):
+            _fold(m, m[here + part] + 2)
+        earlier = set_at(m, f, event, EARLIER)
+        for word in range((m[f + HIGH] + 63) // 64):
+            _fold(m, m[earlier + word] & HALF)
+            _fold(m, (m[earlier + word] >> 32) & HALF)
+
+
+@compiled
+def _fold(m: Array, number: int) -> None:
+    """Take a number into the fingerprint."""
+    m[FINGERPRINT] = (m[FINGERPRINT] * 48271 + number) % LARGEST
 
 
 @compiled

@@ -54,6 +54,7 @@ from .history import EndlessError
 from .operations import ALL_STRANDS, Await, Barrier, Fence, Lanes, Location, Operation, Order, Store, Update, Value
 from .pilot import Pilot, number_teams
 from .program import Body, Program, Thread
+from .refinement import Refinement
 from .traces import Node, Traces
 
 
@@ -121,14 +122,15 @@ class Settling:
                     self.loud.add((self.teams[thread], phase))
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What was found out so far, for a file."""
-        return {"visible": sorted(self.visible), "loud": sorted(self.loud), "everything": self.everything}
+    def refinement(self) -> Refinement:
+        """What was found out so far."""
+        return Refinement(visible=frozenset(self.visible), loud=frozenset(self.loud), everything=self.everything)
 
-    def restore(self, facts: dict[str, Any]) -> None:
+    def refine(self, refinement: Refinement) -> None:
         """Take over what another search of the program found out."""
-        self.visible, self.everything = set(facts["visible"]), facts["everything"]
-        self.loud = {(team, phase) for team, phase in facts["loud"]}
+        self.visible |= refinement.visible
+        self.loud |= refinement.loud
+        self.everything |= refinement.everything
         self._settled.clear()
 
     def reveal(self, locations: Iterable[Location]) -> None:

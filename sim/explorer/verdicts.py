@@ -37,3 +37,35 @@ class Conclusion:
 
     def __str__(self) -> str:
         return f"{self.verdict.value}({self.detail})" if self.detail else self.verdict.value
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What an exploration counted.
+
+    Attributes:
+        complete: Classes in which every thread ends.
+        stuck: Classes in which a thread waits for ever.
+        cut: Classes in which a thread was cut short.
+        blocked: Executions that were explored and led to no class.
+        redundant: Classes that had been seen before, where that is compared.
+        rejected: Steps that the model forbids, taken back at once.
+        steps: Steps of the search.
+        runs: Times that a thread of the program was run.
+        seconds: Time it took.
+    """
+
+    complete: int
+    stuck: int
+    cut: int
+    blocked: int
+    redundant: int
+    rejected: int
+    steps: int
+    runs: int
+    seconds: float
+
+    @property
+    def classes(self) -> int:
+        """Classes that were seen."""
+        return self.complete + self.stuck + self.cut
