@@ -12,22 +12,21 @@ from tiebreak.bench.command import app
 from tiebreak.bench.inputs import draw_input
 from tiebreak.errors import MissingBackendError, SimulationError
 from tiebreak.impl import kernel_store
-from tiebreak.impl.kernel_store import find_compiler
 
-COMPILES = ("sm_100a",) if find_compiler() else ()
+ARCHITECTURE = "sm_100a"
 ARGUMENTS = ("ptx", "--candidates", "256", "--k", "64", "--samples", "1", "--kind", "random")
 
 
-@pytest.mark.parametrize("architecture", COMPILES)
-def test_both_executions_count_the_same_instructions(architecture: str) -> None:
-    plain, watched = ptx.measure_machine(256, 64, ["tie-heavy"], architecture, samples=1, seed=1)
+@pytest.mark.cutedsl
+def test_both_executions_count_the_same_instructions() -> None:
+    plain, watched = ptx.measure_machine(256, 64, ["tie-heavy"], ARCHITECTURE, samples=1, seed=1)
     assert (plain.races, watched.races) == (False, True)
     assert plain.thread_instructions == watched.thread_instructions > 100 * ptx.THREADS
     assert plain.rate == plain.thread_instructions / plain.seconds
 
 
-@pytest.mark.parametrize("architecture", COMPILES)
-def test_a_wrong_output_is_not_timed(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.cutedsl
+def test_a_wrong_output_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     def shift(*arguments: Any) -> Any:
         drawn = draw_input(*arguments)
         drawn.expected[0, 0] += 1
@@ -35,12 +34,12 @@ def test_a_wrong_output_is_not_timed(architecture: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(ptx, "draw_input", shift)
     with pytest.raises(SimulationError, match="specification"):
-        next(ptx.measure_machine(256, 64, ["random"], architecture, samples=1, seed=1))
+        next(ptx.measure_machine(256, 64, ["random"], ARCHITECTURE, samples=1, seed=1))
 
 
-@pytest.mark.parametrize("architecture", COMPILES)
-def test_the_command_prints_a_row_per_execution(architecture: str) -> None:
-    result = CliRunner().invoke(app, [*ARGUMENTS, "--arch", architecture])
+@pytest.mark.cutedsl
+def test_the_command_prints_a_row_per_execution() -> None:
+    result = CliRunner().invoke(app, [*ARGUMENTS, "--arch", ARCHITECTURE])
     assert result.exit_code == 0, result.output
     assert result.output.count("random") == 2
 

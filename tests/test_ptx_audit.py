@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from tiebreak.cli import app
 from tiebreak.errors import InputError
-from tiebreak.impl.kernel_store import find_compiler
 from tiebreak.impl.policy import NanPolicy
 from tiebreak.impl.specialization import SelectorSpecialization
 from tiebreak.ptx.audit import NEEDED, REDUNDANT, UNREACHED, Audit, Input, audit_kernel
@@ -283,12 +282,10 @@ def test_a_selector_that_cannot_be_audited_is_refused(name: str, what: str) -> N
         parse_specialization(name)
 
 
-@pytest.mark.parametrize("architecture", ["sm_90a"] if find_compiler() else ())
-def test_barriers_of_a_selector_are_judged_on_its_rows(architecture: str) -> None:
+@pytest.mark.cutedsl
+def test_barriers_of_a_selector_are_judged_on_its_rows() -> None:
     specialization = SelectorSpecialization(threads=128, vectors=1)
-    rows = [
-        each for each in draw_inputs(specialization, architecture) if each.name in ("normal, best 128", "all equal")
-    ]
+    rows = [each for each in draw_inputs(specialization, "sm_90a") if each.name in ("normal, best 128", "all equal")]
     report = audit_kernel(rows)
     assert not report.findings
     assert report.count(NEEDED) >= 10

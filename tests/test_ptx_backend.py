@@ -164,19 +164,17 @@ def test_numbered_paths_become_the_calls_that_they_stand_for() -> None:
     assert third.location == Location("helpers.py", 5, 1)
 
 
-@pytest.mark.parametrize("architecture", ["sm_100a"] if find_compiler() else ())
-def test_findings_in_a_cutedsl_kernel_name_the_calls_that_led_there(
-    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.cutedsl
+def test_findings_in_a_cutedsl_kernel_name_the_calls_that_led_there() -> None:
     from tiebreak.impl.selector import find_reciprocal, selector_recipe
     from tiebreak.impl.specialization import SelectorSpecialization
     from tiebreak.ptx.launch import launch
 
-    recipe = selector_recipe(SelectorSpecialization(threads=128, vectors=1), architecture)
+    recipe = selector_recipe(SelectorSpecialization(threads=128, vectors=1), "sm_100a")
     candidates, out = torch.zeros((1, 200, 2), dtype=torch.int32), torch.zeros((1, 4), dtype=torch.int32)
     # The launch says 256 candidates where there are 200.
     arguments = (candidates, out, 0, 0, 2048, 0, 4, 256, 256, find_reciprocal(256), 1, 4, 0)
-    (finding,) = launch(recipe, (1,), *arguments, architecture=architecture).findings
+    (finding,) = launch(recipe, (1,), *arguments).findings
     assert finding.kind == "out-of-bounds"
     location, calls = finding.actors[0].instruction.location, []
     while location is not None:

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from tiebreak.cli import app
 from tiebreak.errors import InputError, MissingBackendError, SimulationError, WorkerError
-from tiebreak.impl.kernel_store import find_compiler
 from tiebreak.impl.kernels_select import select
 from tiebreak.impl.specialization import SelectorSpecialization
 from tiebreak.ptx.code import KernelCode, read_file
@@ -160,7 +159,8 @@ def test_a_triton_kernel_compiles_for_each_target(architecture: str) -> None:
     assert "kernels_select.py" in files
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES if find_compiler() else ())
+@pytest.mark.cutedsl
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_cutedsl_kernel_compiles_for_each_target(architecture: str) -> None:
     from tiebreak.impl.selector import find_reciprocal, selector_recipe
 

@@ -13,6 +13,8 @@ from tiebreak.sim.ptx.findings import FindingError
 from tiebreak.sim.ptx.races import RaceDetector
 from tiebreak.sim.ptx.removal import remove_instruction
 
+pytestmark = pytest.mark.cutedsl
+
 ARCHITECTURE = "sm_100a"
 SELECTORS = {
     "set": SelectorSpecialization(threads=128, vectors=1),

@@ -131,6 +131,7 @@ def describe_reversal(broken):
     )
 
 
+@pytest.mark.cutedsl
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_kernel_in_cutedsl_is_judged_by_its_source_lines(broken):
     examination = examine_first(describe_reversal(broken))

@@ -85,8 +85,9 @@ def build(
 ) -> None:
     """Compile the CuTeDSL kernels ahead of time, no GPU needed; exit 1 if one costs too much."""
     from tiebreak.build import build_kernels
+    from tiebreak.console import open_console
 
-    raise typer.Exit(build_kernels(arch, out, Console()))
+    raise typer.Exit(build_kernels(arch, out, open_console()))
 
 
 @app.command()
@@ -219,6 +220,10 @@ def explore(
         str, typer.Option(help="Mutant of the protocol or of the kernels; tiebreak mutants lists them.")
     ] = "",
     steps: Annotated[int, typer.Option(help="Operations after which a thread is cut short.", min=1)] = 100_000,
+    shards: Annotated[
+        int | None, typer.Option(help="Explore so many shards on all cores or a cluster; 0 for as many as suit.", min=0)
+    ] = None,
+    cluster: Annotated[str, typer.Option(help="Address of a Dask scheduler for the shards.")] = "",
 ) -> None:
     """Explore all executions of a program; exit 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
     from tiebreak.explore.command import ExploreRequest, run_exploration
@@ -237,6 +242,8 @@ def explore(
         report=report,
         mutant=mutant,
         steps=steps,
+        shards=0 if shards is None and cluster else shards,
+        cluster=cluster,
     )
     raise typer.Exit(run_exploration(request, Console()))
 

@@ -21,6 +21,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from .console import open_console
 from .errors import InputError, MissingBackendError, TiebreakError
 from .impl import kernels_exchange, kernels_localise, kernels_owner, kernels_select, kernels_state
 from .impl.kernel_binary import KernelBinary, compile_kernel, describe_kernel
@@ -170,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TiebreakError as error:
         failure = str(error)
     if binaries:
-        Console().print(tabulate_kernels(binaries))
+        open_console().print(tabulate_kernels(binaries))
     if failure:
         Console(stderr=True).print(f"error: {failure}", markup=False)
     return 2 if failure else 0

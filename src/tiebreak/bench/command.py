@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from tiebreak.console import open_console
 from tiebreak.errors import TiebreakError
 
 from .group import run_on_ranks
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from tiebreak.impl.torch_fabric import TorchFabric
 
 EXIT_MISUSE = 2
-
-WIDTH_WITHOUT_TERMINAL = 160
 
 SELECT_ROWS, SELECT_CANDIDATES = (16, 64, 256), (4096, 8192, 16384)
 EXCHANGE_ROWS = (1, 16, 64, 256, 1024)
@@ -179,7 +177,7 @@ def bench_ptx(
     """Time the PTX machine on one row of the CuTeDSL selector, on one core; needs no GPU."""
     from .ptx import measure_machine
 
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_WITHOUT_TERMINAL)
+    console = open_console()
     table = Table("scores", "races", "thread-instructions", "ms", "million per second")
     for speed in measure_machine(candidates, k, check_kinds(kind or KINDS), arch, samples, seed):
         table.add_row(
@@ -249,8 +247,7 @@ def _collect(
 
 def _present(document: Document, plot: Path | None) -> None:
     """Print a document, and plot it if asked to."""
-    # Tables in a file or a log are as wide as they need.
-    print_document(document, Console() if sys.stdout.isatty() else Console(width=WIDTH_WITHOUT_TERMINAL))
+    print_document(document, open_console())
     if plot is not None:
         write_plot(document, plot)
 
