@@ -16,7 +16,6 @@ from rich.console import Console
 from tiebreak.errors import InputError
 from tiebreak.mutants.protocols import PROTOCOLS
 from tiebreak.sim.explorer.checkpoint import resume, save
-from tiebreak.sim.explorer.counterexample import Counterexample
 from tiebreak.sim.explorer.exploration import Exploration, Options
 from tiebreak.sim.explorer.families import FAMILIES
 from tiebreak.sim.explorer.judging import Check
@@ -24,12 +23,11 @@ from tiebreak.sim.explorer.models import find_model
 from tiebreak.sim.explorer.program import Program
 from tiebreak.sim.explorer.sampling import count_accesses
 from tiebreak.sim.explorer.strategies import STRATEGIES
-from tiebreak.sim.explorer.verdicts import Verdict
+from tiebreak.sim.explorer.verdicts import Conclusion, Counts, Verdict
 from tiebreak.sim.protocols.protocol import Protocol
 
-from .pictures import draw_diagram, write_graph, write_trace
+from .pictures import Pictures, draw
 from .shortest import find_counterexample
-from .table import draw_table
 
 PROGRESS_SECONDS = 5.0
 FUSED = "fused"
@@ -55,6 +53,8 @@ class ExploreRequest:
         report: Folder for pictures of a failure.
         mutant: Name of a mutant of the protocol or of the kernels.
         steps: Blocks of operations after which a thread is cut short.
+        shards: How many shards to explore on a cluster, 0 for as many as suit it; None for no cluster.
+        cluster: Address of a Dask scheduler; empty for workers of this machine.
     """
 
     program: str
@@ -69,6 +69,8 @@ class ExploreRequest:
     report: Path | None = None
     mutant: str = ""
     steps: int = Options.steps
+    shards: int | None = None
+    cluster: str = ""
 
     def build_program(self) -> Program:
         """The program with its parameters.
@@ -152,16 +154,20 @@ def _read(text: str) -> object:
 
 def run_exploration(request: ExploreRequest, console: Console) -> int:
     """Explore, print what was found; 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
+    if request.shards is not None:
+        from .distributed import run_distributed
+
+        return run_distributed(request, console)
     with request.open() as (program, check):
         exploration = _begin(request, program, check)
         if request.strategy == "exhaustive":
             _run(exploration, request, console)
         else:
             _sample(exploration, request)
-        _print(exploration, program, request, console)
+        print_conclusion(program.name, request.model, exploration.conclusion, exploration.counts, console)
         if exploration.failures:
             example = find_counterexample(program, exploration.options, check, exploration.failures)
-            _show(example, program, request, console)
+            show(draw(program, example), request, console)
     verdict = exploration.conclusion.verdict
     if verdict is Verdict.FAILED:
         return 1
@@ -194,25 +200,17 @@ def _begin(request: ExploreRequest, program: Program, check: Check | None) -> Ex
 
 def _run(exploration: Exploration, request: ExploreRequest, console: Console) -> None:
     """Explore until the end, Ctrl-C or the time limit, saying how far it is."""
-    stopped = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.append(number)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        left = request.seconds
-        while not exploration.finished and not stopped and left > 0 and not exploration.unsupported:
+    left = request.seconds
+    with catch_interrupt() as is_stopped:
+        while not exploration.finished and not is_stopped() and left > 0 and not exploration.unsupported:
             started = exploration.seconds
-            exploration.run(min(left, PROGRESS_SECONDS), pause=lambda: bool(stopped))
+            exploration.run(min(left, PROGRESS_SECONDS), pause=is_stopped)
             left -= exploration.seconds - started
             if not exploration.finished:
                 console.print(
                     f"{exploration.progress:.1%} done, {exploration.counts.classes:,} classes of about "
                     f"{exploration.estimate:,.0f}, {exploration.seconds:.0f} s"
                 )
-    finally:
-        signal.signal(signal.SIGINT, before)
     if request.checkpoint is not None:
         if exploration.finished:
             request.checkpoint.unlink(missing_ok=True)
@@ -220,25 +218,36 @@ def _run(exploration: Exploration, request: ExploreRequest, console: Console) ->
             save(exploration, request.checkpoint)
 
 
-def _print(exploration: Exploration, program: Program, request: ExploreRequest, console: Console) -> None:
-    """Print the verdict, what was counted, the limits of the model, and the failure."""
-    counts = exploration.counts
-    model = find_model(exploration.options.model)
-    console.print(f"{program.name} under {model.title}: {exploration.conclusion}", highlight=False)
-    rate = counts.classes / exploration.seconds if exploration.seconds else 0.0
+@contextlib.contextmanager
+def catch_interrupt() -> Iterator[Callable[[], bool]]:
+    """Take note of Ctrl-C instead of raising; yields what tells whether it came."""
+    stopped: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.append(number)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: bool(stopped)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def print_conclusion(name: str, model: str, conclusion: Conclusion, counts: Counts, console: Console) -> None:
+    """Print the verdict, what was counted, and the limits of the model."""
+    found = find_model(model)
+    console.print(f"{name} under {found.title}: {conclusion}", highlight=False)
+    rate = counts.classes / counts.seconds if counts.seconds else 0.0
     console.print(
         f"complete {counts.complete:,}, waiting for ever {counts.stuck:,}, cut short {counts.cut:,}, blocked "
         f"{counts.blocked:,}; {counts.runs:,} runs of threads; {rate:,.0f} classes/s"
     )
-    for limit in model.limits:
+    for limit in found.limits:
         console.print(f"not produced: {limit.name}", highlight=False)
 
 
-def _show(example: Counterexample, program: Program, request: ExploreRequest, console: Console) -> None:
-    """Print a counterexample, and draw it."""
-    console.print(draw_table(program, example), highlight=False, markup=False, soft_wrap=True)
+def show(pictures: Pictures, request: ExploreRequest, console: Console) -> None:
+    """Print a counterexample, and write its pictures."""
+    console.print(pictures.table, highlight=False, markup=False, soft_wrap=True)
     if request.report is not None:
-        request.report.mkdir(parents=True, exist_ok=True)
-        (request.report / "schedule.svg").write_text(draw_diagram(program, example), encoding="utf-8")
-        (request.report / "schedule.trace.json").write_text(write_trace(program, example), encoding="utf-8")
-        (request.report / "execution.dot").write_text(write_graph(program, example), encoding="utf-8")
+        pictures.write(request.report)

@@ -1,11 +1,13 @@
-"""A counterexample as pictures: a space-time diagram, a trace for Perfetto, and its execution graph."""
+"""A counterexample as pictures: a table, a space-time diagram, a trace for Perfetto, and its execution graph."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+from pathlib import Path
 
 from tiebreak.sim.explorer.blame import Ghost, Node
 from tiebreak.sim.explorer.counterexample import Counterexample
@@ -13,9 +15,39 @@ from tiebreak.sim.explorer.execution import Event
 from tiebreak.sim.explorer.layout import WRITE
 from tiebreak.sim.explorer.program import Program
 
-from .table import say
+from .table import draw_table, say
 
 COLUMN, ROW, TOP = 380, 34, 60
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A counterexample as text.
+
+    Attributes:
+        table: One column per thread.
+        diagram: SVG.
+        trace: JSON for Perfetto.
+        graph: DOT.
+    """
+
+    table: str
+    diagram: str
+    trace: str
+    graph: str
+
+    def write(self, folder: Path) -> None:
+        """Write what is not for the console."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "schedule.svg").write_text(self.diagram, encoding="utf-8")
+        (folder / "schedule.trace.json").write_text(self.trace, encoding="utf-8")
+        (folder / "execution.dot").write_text(self.graph, encoding="utf-8")
+
+
+def draw(program: Program, example: Counterexample) -> Pictures:
+    """All pictures of a counterexample."""
+    drawn = (picture(program, example) for picture in (draw_table, draw_diagram, write_trace, write_graph))
+    return Pictures(*drawn)
 
 
 def draw_diagram(program: Program, example: Counterexample) -> str:
