@@ -129,6 +129,15 @@ class RaceDetector:
 
     def _access_strongly(self, cta: CtaClock, window: Hashable, access: Access) -> None:
         """Perform a strong access thread by thread: acquire, access, release."""
+        if access.order not in ("acquire", "release", "acq_rel"):
+            # What the threads know stays as it is, so that one record will do for all of them.
+            self._note(cta, window, access)
+            for place in range(access.threads.size):
+                if access.kind != "write":
+                    self._messages.observe(window, cta, access, place)
+                if access.kind != "read":
+                    self._messages.write(window, cta, access, place, self._tick())
+            return
         for place in range(access.threads.size):
             one = slice(place, place + 1)
             if access.kind != "write":

@@ -6,7 +6,7 @@ suspected granules are ever made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -109,21 +109,34 @@ class Elements:
         columns = (self.granule, self.thread, self.record, self.start, self.stop, self.value)
         return Elements(self.records, *(column[chosen] for column in columns))
 
+    def without_idle(self) -> Elements:
+        """Return the same elements without the records that have none."""
+        used, record = np.unique(self.record, return_inverse=True)
+        if used.size == len(self.records):
+            return self
+        records = [self.records[number] for number in used.tolist()]
+        return Elements(records, self.granule, self.thread, record, self.start, self.stop, self.value)
+
     def of_records(self, values: Iterable[int]) -> Ints:
         """Return for each element the value of its record."""
         return np.fromiter(values, dtype=np.int64, count=len(self.records))[self.record]
 
 
-def make_elements(records: Sequence[Record], granules: Sequence[Ints]) -> Elements:
-    """Return all elements of records whose granules are given."""
-    parts = [
-        _split(record, number, granule) for number, (record, granule) in enumerate(zip(records, granules, strict=True))
-    ]
-    return Elements(records, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+def make_elements(records: Sequence[Record], locate: Callable[[Ints], Ints]) -> Elements:
+    """Return all elements of records; ``locate`` says in which granules addresses are."""
+    widths: dict[int, list[int]] = {}
+    for number, record in enumerate(records):
+        widths.setdefault(record.width, []).append(number)
+    parts = [_split(records, numbers, width, locate) for width, numbers in widths.items()]
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    # Record by record, whatever their widths.
+    order = np.argsort(columns[2], kind="stable") if len(parts) > 1 else slice(None)
+    return Elements(records, *(column[order] for column in columns))
 
 
 def join_elements(parts: Sequence[Elements]) -> Elements:
     """Return the elements of several sets of records as those of one."""
+    parts = [part.without_idle() for part in parts]
     records = [record for part in parts for record in part.records]
     offsets = np.cumsum([0, *(len(part.records) for part in parts[:-1])])
     columns = [
@@ -133,19 +146,27 @@ def join_elements(parts: Sequence[Elements]) -> Elements:
     return Elements(records, *(np.concatenate(column) for column in columns))
 
 
-def _split(record: Record, number: int, granule: Ints) -> tuple[Ints, ...]:
-    span = granule.size // record.threads.size
-    thread = np.repeat(record.threads, span)
-    first = expand(record.addresses, record.width)
-    start = np.maximum(first, np.repeat(record.addresses, span))
-    stop = np.minimum(first + GRANULE, np.repeat(record.addresses + record.width, span))
-    return granule, thread, np.full(granule.size, number, dtype=np.int64), start, stop, _values(record, start, span)
+def _split(
+    records: Sequence[Record], numbers: Sequence[int], width: int, locate: Callable[[Ints], Ints]
+) -> tuple[Ints, ...]:
+    """Return the columns of the elements of records of one width."""
+    chosen = [records[number] for number in numbers]
+    addresses = np.concatenate([record.addresses for record in chosen])
+    first = expand(addresses, width)
+    span = first.size // addresses.size
+    thread = np.repeat(np.concatenate([record.threads for record in chosen]), span)
+    sizes = [record.threads.size * span for record in chosen]
+    start = np.maximum(first, np.repeat(addresses, span))
+    stop = np.minimum(first + GRANULE, np.repeat(addresses + width, span))
+    value = np.zeros(start.size, dtype=np.int64)
+    for record, end, size in zip(chosen, np.cumsum(sizes).tolist(), sizes, strict=True):
+        if record.values:
+            value[end - size : end] = _values(record, span)
+    return locate(first), thread, np.repeat(np.array(numbers), sizes), start, stop, value
 
 
-def _values(record: Record, start: Ints, span: int) -> Ints:
+def _values(record: Record, span: int) -> Ints:
     """Return the bits that a plain write stores into each granule."""
-    if not record.values:
-        return np.zeros(start.size, dtype=np.int64)
     columns = [np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}") for value in record.values]
     stored = np.zeros((record.threads.size, max(record.width, span * GRANULE)), dtype=np.uint8)
     size = record.element

@@ -280,13 +280,10 @@ class Window:
 
     def _collect(self, records: Sequence[Record], suspects: Ints | None) -> Elements:
         """Return the elements of records, those on suspected granules only if any are given."""
-        granules = [self.locate(expand(record.addresses, record.width)) for record in records]
+        elements = make_elements(records, self.locate)
         if suspects is None:
-            return make_elements(records, granules)
-        marked = self._mark(suspects)
-        touching = [number for number, granule in enumerate(granules) if marked[granule].any()]
-        elements = make_elements([records[number] for number in touching], [granules[number] for number in touching])
-        return elements.take(marked[elements.granule])
+            return elements
+        return elements.take(self._mark(suspects)[elements.granule]).without_idle()
 
 
 def _find(judge: Judge, group: Ints, side: npt.NDArray[np.bool_] | None = None) -> Iterator[Pair]:
