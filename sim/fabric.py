@@ -121,7 +121,7 @@ class SimulatedFabric:
         addresses = self.gather_objects(local.data_ptr())
         if self.rank in self._world.failing_rendezvous:
             raise WorkspaceError(f"rendezvous of rank {self.rank}", limit="the simulation makes it fail here")
-        peer_addresses = torch.tensor(addresses, dtype=torch.int64)
+        peer_addresses = self._machine.place(self.rank, torch.tensor(addresses, dtype=torch.int64))
         self._machine.memory.register(peer_addresses, name=f"{name}.addresses", rank=self.rank)
         return SymmetricBuffer(local, peer_addresses)
 
@@ -152,7 +152,7 @@ class SimulatedFabric:
 
     def upload(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """Return a copy of ``tensor`` in this rank's device memory."""
-        copy = tensor.clone()
+        copy = self._machine.place(self.rank, tensor.clone())
         self._machine.memory.register(copy, name=f"r{self.rank}.{name}", rank=self.rank)
         return copy
 

@@ -69,6 +69,15 @@ class FaultWatch:
         self._released = True
         return True
 
+    def has_struck(self, finished: Sequence[bool]) -> bool:
+        """Whether, at the end, the fault took a step away or put one off; ``finished`` says so of each rank's host."""
+        fault = self._fault
+        if fault is None:
+            return False
+        if fault.kind == "dies":
+            return self.steps[fault.rank] == fault.step and not finished[fault.rank]
+        return self.steps[fault.rank] > fault.step
+
     def _struck(self, rank: int) -> bool:
         fault = self._fault
         return fault is not None and fault.rank == rank and self.steps[rank] >= fault.step

@@ -31,7 +31,7 @@ from .agent import Program
 from .device import Launch
 from .machine import Machine
 from .memory import poison
-from .operations import Operations
+from .operations import Handler, Operations
 
 _session: list[Operations] = []
 
@@ -48,14 +48,18 @@ def active() -> Operations | None:
 
 
 @contextlib.contextmanager
-def open_session(machine: Machine) -> Iterator[None]:
+def open_session(machine: Machine, operations: Operations | None = None) -> Iterator[None]:
     """Route launches, memory operations and ``torch.empty`` of this process to ``machine``.
+
+    Args:
+        machine: The machine.
+        operations: Its operations, where they are not the plain ones.
 
     Raises:
         MissingBackendError: Kernels were decorated without ``TRITON_INTERPRET=1``, or
             the interpreter of this Triton does not work with this NumPy.
     """
-    with open_operations(Operations(machine)):
+    with open_operations(operations or Operations(machine)):
         machine.enter = _enter
         yield
 
@@ -118,9 +122,6 @@ def _enter(program: Program) -> None:
     interpreter.interpreter_builder.set_grid_idx(*program.index)
 
 
-Handler = Callable[..., Any]
-"""Handles one builder method: (operations, perform, arguments of the method) -> its result."""
-
 _HANDLERS: dict[str, Handler] = {
     "create_masked_load": lambda operations, perform, ptrs, mask, *_: operations.load(ptrs, mask, perform),
     "create_masked_store": lambda operations, perform, ptrs, value, mask, *_: operations.store(
@@ -167,9 +168,16 @@ def _hook(original: Callable[..., Any], handler: Handler) -> Callable[..., Any]:
         perform = functools.partial(original, self, *arguments)
         if operations is None or operations.machine.program is None:
             return perform()
-        return handler(operations, perform, *arguments)
+        return operations.issue(handler, perform, arguments)
 
     return hooked
+
+
+@functools.cache
+def _parameter_names(kernel: Callable[..., Any]) -> frozenset[str]:
+    """Names of what a kernel takes; options of the launch are not among them."""
+    names = inspect.getfullargspec(kernel)
+    return frozenset((*names.args, *names.kwonlyargs))
 
 
 def _run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
@@ -178,8 +186,7 @@ def _run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
     if warmup or operations is None:
         return
     kernel = self.rewrite()
-    names = inspect.getfullargspec(kernel)
-    kwargs = {key: value for key, value in kwargs.items() if key in names.args or key in names.kwonlyargs}
+    kwargs = {key: value for key, value in kwargs.items() if key in _parameter_names(kernel)}
     given = inspect.getcallargs(kernel, *args, **kwargs)
     constants = interpreter.GridExecutor(kernel, self.arg_names, grid).constexprs
     converted = {key: value if key in constants else interpreter._implicit_cvt(value) for key, value in given.items()}
@@ -188,7 +195,7 @@ def _run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
     operations.adopt_arguments(given)
 
     def body() -> None:
-        kernel(**converted)
+        operations.run_program(kernel, converted, given)
 
     operations.launch(Launch(self.__name__, body, (int(shape[0]), int(shape[1]), int(shape[2])), given))
 
@@ -201,6 +208,7 @@ def _empty(*args: Any, **kwargs: Any) -> torch.Tensor:
     tensor = _torch_empty(*args, **kwargs)
     operations = active()
     if operations is not None and operations.machine.program is None:
+        tensor = operations.place(tensor)
         poison(tensor)
         operations.adopt_fresh(tensor)
     return tensor

@@ -67,6 +67,7 @@ class Execution:
         schedule: Text that replays the execution, see ``schedulers.replay``.
         steps: Number of steps.
         rank_steps: Number of steps of each rank.
+        struck: Whether the fault of the settings took a step away or put one off.
         switches: Number of steps that left an agent which could have gone on.
         stalls: Number of times that nobody could move.
         trace: The events.
@@ -78,6 +79,7 @@ class Execution:
     schedule: str = "-"
     steps: int = 0
     rank_steps: list[int] = field(default_factory=list)
+    struck: bool = False
     switches: int = 0
     stalls: int = 0
     trace: Trace = field(default_factory=Trace)
@@ -111,6 +113,7 @@ class Machine:
         self.current_stream = [0] * ranks
         self.enter: Callable[[Program], None] = lambda program: None
         self.agree: Callable[[], None] = lambda: None
+        self.place: Callable[[int, torch.Tensor], torch.Tensor] = lambda rank, tensor: tensor
         self.last_writes: dict[int, str] = {}
         self.step = 0
         self.faults = FaultWatch(self.settings.fault, ranks)
@@ -149,6 +152,7 @@ class Machine:
         outcome.schedule = encode(self._deviations)
         outcome.steps = self.step
         outcome.rank_steps = self.faults.steps
+        outcome.struck = self.faults.has_struck([host.finished for host in self.hosts])
         return outcome
 
     def _loop(self, scheduler: Scheduler) -> None:

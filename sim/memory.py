@@ -112,6 +112,8 @@ class Memory:
             Pairs of an allocation and the mask of the addresses it holds, and
             the first address (if any) whose ``itemsize`` bytes lie in none.
         """
+        if addresses.size and (whole := self._find_whole(addresses, itemsize)) is not None:
+            return [(whole, np.ones(addresses.shape, dtype=bool))], None
         rest = np.ones(addresses.shape, dtype=bool)
         groups: list[tuple[Allocation, npt.NDArray[np.bool_]]] = []
         while rest.any():
@@ -127,6 +129,14 @@ class Memory:
             groups.append((allocation, inside))
             rest &= ~inside
         return groups, None
+
+    def _find_whole(self, addresses: AddressArray, itemsize: int) -> Allocation | None:
+        """Return the allocation that holds all of an operation, if one does."""
+        first, last = int(addresses.min()), int(addresses.max())
+        allocation = self.find(first)
+        if allocation is None or last + itemsize > allocation.base + allocation.size:
+            return None
+        return allocation
 
 
 def poison(tensor: torch.Tensor) -> None:

@@ -104,7 +104,10 @@ class Observer:
     ) -> tuple[Touch | None, int | None]:
         """Resolve the addresses of an operation; return it, or the address that lies nowhere."""
         flat = np.asarray(pointers, dtype=np.uint64).reshape(-1)
-        active = np.broadcast_to(np.asarray(mask, dtype=bool), np.shape(pointers)).reshape(-1)
+        active = np.asarray(mask, dtype=bool)
+        if active.shape != np.shape(pointers):
+            active = np.broadcast_to(active, np.shape(pointers))
+        active = active.reshape(-1)
         addresses = flat[active]
         groups, bad = self.memory.split(addresses, itemsize)
         if bad is not None or addresses.size == 0:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+import triton.language as tl
 from triton._C.libtriton import interpreter as native
 from triton.runtime import interpreter
 
@@ -19,13 +21,23 @@ from .shadow import CTA, GPU, SYS
 from .source import find_site, result_is_used
 from .trace import Site, Violation
 
+Handler = Callable[..., Any]
+"""Handles one operation: (operations, perform, arguments of the interpreter's method) -> its result."""
+
 _STRENGTH = {"cta": CTA, "gpu": GPU, "sys": SYS, "system": SYS}
 _SEMANTICS = {"acquire_release": "acq_rel"}
 _NEUTRAL = {"add", "or", "xor", "umax"}
 
 
-def _itemsize(pointers: Any) -> int:
-    return int(np.dtype(interpreter._get_np_dtype(pointers.get_element_ty())).itemsize)
+def _dtype(pointers: Any) -> np.dtype[Any]:
+    """NumPy's type for what pointers point to; Triton looks through all of them every time."""
+    element = pointers.get_element_ty()
+    # Types of pointers cannot be hashed.
+    found: np.dtype[Any] = (_find_dtype if type(element) is tl.dtype else interpreter._get_np_dtype)(element)
+    return found
+
+
+_find_dtype = functools.cache(interpreter._get_np_dtype)
 
 
 def _mask(mask: Any, pointers: Any) -> npt.NDArray[np.bool_]:
@@ -34,9 +46,9 @@ def _mask(mask: Any, pointers: Any) -> npt.NDArray[np.bool_]:
 
 def _peek(pointers: Any, mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Read memory as it is now, unobserved."""
-    dtype = interpreter._get_np_dtype(pointers.get_element_ty())
+    dtype = _dtype(pointers)
     shape = np.shape(pointers.data)
-    whole = np.ascontiguousarray(np.broadcast_to(mask, shape))
+    whole = mask if mask.shape == shape else np.ascontiguousarray(np.broadcast_to(mask, shape))
     values: npt.NDArray[Any] = native.load(pointers.data, whole, np.zeros(shape, dtype=dtype), dtype)
     return values
 
@@ -53,6 +65,26 @@ class Operations:
         self.machine = machine
         self._fresh = [0] * machine.ranks
 
+    # -- programs ------------------------------------------------------------------------------------------------
+
+    def run_program(self, kernel: Callable[..., Any], arguments: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        """Run the current program.
+
+        Args:
+            kernel: The kernel as the interpreter runs it.
+            arguments: Its arguments in the interpreter's form.
+            given: Its arguments as the host gave them.
+        """
+        kernel(**arguments)
+
+    def issue(self, handler: Handler, perform: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        """Perform a memory operation of the current program, and return what it reads."""
+        return handler(self, perform, *arguments)
+
+    def find_site(self) -> Site:
+        """Position in the source of the operation that the current program performs."""
+        return find_site()
+
     # -- launches and allocations --------------------------------------------------------------------------------
 
     def launch(self, launch: Launch) -> None:
@@ -67,6 +99,10 @@ class Operations:
             if isinstance(value, torch.Tensor):
                 self.machine.memory.register(value, name=f"r{rank}.{name}", rank=rank)
 
+    def place(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the host's as its device memory holds it."""
+        return self.machine.place(self._agent.rank, tensor)
+
     def adopt_fresh(self, tensor: torch.Tensor) -> None:
         """Track a tensor from ``torch.empty``; nothing wrote it yet."""
         rank = self._agent.rank
@@ -77,7 +113,7 @@ class Operations:
 
     def load(self, pointers: Any, mask: Any, perform: Callable[[], Any]) -> Any:
         """Perform a plain load."""
-        site = find_site()
+        site = self.find_site()
         touch = self._touch(pointers, _mask(mask, pointers), site)
         if touch is None:
             return perform()
@@ -90,7 +126,7 @@ class Operations:
 
     def store(self, pointers: Any, mask: Any, value: Any, perform: Callable[[], Any]) -> Any:
         """Perform a plain store."""
-        site = find_site()
+        site = self.find_site()
         touch = self._touch(pointers, _mask(mask, pointers), site)
         if touch is None:
             return perform()
@@ -170,7 +206,7 @@ class Operations:
         poll: Callable[[npt.NDArray[Any]], bool],
         writes: bool,
     ) -> Any:
-        site = find_site()
+        site = self.find_site()
         touch = self._touch(pointers, mask, site)
         if touch is None:
             return perform()
@@ -196,7 +232,7 @@ class Operations:
 
     def _account(self, pointers: Any, mask: npt.NDArray[np.bool_], sem: str, scope: str, *, writes: bool) -> None:
         """Tell the memory model about an atomic that was just performed."""
-        site = find_site()
+        site = self.find_site()
         touch = self._touch(pointers, mask, site)
         if touch is not None:
             used = result_is_used(site)
@@ -220,7 +256,7 @@ class Operations:
 
     def _touch(self, pointers: Any, mask: npt.NDArray[np.bool_], site: Site) -> Touch | None:
         """Resolve addresses; an access outside every allocation ends the execution."""
-        itemsize = _itemsize(pointers)
+        itemsize = _dtype(pointers).itemsize
         touch, bad = self.machine.observer.touch(pointers.data, mask, itemsize)
         if bad is not None:
             near = self.machine.memory.nearest(bad)

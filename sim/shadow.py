@@ -74,6 +74,11 @@ def morally_strong(one: int, party: Party, two: int, other: Party) -> bool:
     return covers(one, party, other) and covers(two, other, party)
 
 
+def _distinct(values: Indices) -> list[int]:
+    """The different values in order; mostly there are few, for which NumPy takes ten times as long."""
+    return sorted(set(values.tolist()))
+
+
 class _History:
     """Last access of one kind (write or read) per granule: an index into a table of accesses."""
 
@@ -160,11 +165,11 @@ class Shadow:
 
     def _check(self, history: _History, operation: Operation, granules: Indices, lane: Lanes) -> Conflict | None:
         latest = history.latest[granules]
-        for index in np.unique(latest[latest >= 0]):
+        for index in _distinct(latest[latest >= 0]):
             mine = latest == index
-            if self._races(int(index), history.lane[granules[mine]], operation, lane[mine]):
+            if self._races(index, history.lane[granules[mine]], operation, lane[mine]):
                 granule = int(granules[mine][0])
-                return self._conflict(int(index), int(history.lane[granule]), granule)
+                return self._conflict(index, int(history.lane[granule]), granule)
         for granule, own in self._crowded(history, granules, lane):
             for index, other in history.crowd[granule]:
                 if self._races(index, np.array([other]), operation, np.array([own])):
@@ -199,9 +204,9 @@ class Shadow:
         self._operations.append(operation)
         self._times.append(operation.clock.time(operation.party.component))
         latest = history.latest[granules]
-        for old in np.unique(latest[latest >= 0]).tolist():
+        for old in _distinct(latest[latest >= 0]):
             if not self._dominated(old, operation):
-                for granule in np.unique(granules[latest == old]).tolist():
+                for granule in _distinct(granules[latest == old]):
                     history.crowd.setdefault(granule, []).append((old, int(history.lane[granule])))
                     history.crowded[granule] = True
         self._prune(history, operation, granules)
@@ -217,7 +222,7 @@ class Shadow:
 
     def _prune(self, history: _History, operation: Operation, granules: Indices) -> None:
         """Forget further accesses that everything ordered after ``operation`` is ordered after too."""
-        for granule in np.unique(granules[history.crowded[granules]]).tolist():
+        for granule in _distinct(granules[history.crowded[granules]]):
             kept = [entry for entry in history.crowd[granule] if not self._dominated(entry[0], operation)]
             if kept:
                 history.crowd[granule] = kept

@@ -20,6 +20,7 @@ from tiebreak.report.model import (
     Cell,
     Counterexample,
     Failure,
+    FaultCount,
     MutantResult,
     Proof,
     Report,
@@ -79,9 +80,16 @@ REPORT = Report(
     inputs=("drawn", HOSTILE),
     exit_status=1,
 )
+FAULTS = "dies at 1,299 of 1,300 steps; other ranks: PeerLostError 5, PeerTimeoutError 1,234"
 EXPLORED = msgspec.structs.replace(
     REPORT,
-    cells=(msgspec.structs.replace(CELLS[3], ends={"dies: PeerTimeoutError": 1234}),),
+    cells=(
+        msgspec.structs.replace(
+            CELLS[3],
+            ends={"dies: PeerLostError": 5, "dies: PeerTimeoutError": 1234, "skips: all merges": 7},
+            faults=(FaultCount(fault="dies", scenarios=1300, struck=1299, places=1300, hangs=2, wrong=1),),
+        ),
+    ),
     mutants=(
         msgspec.structs.replace(
             MUTANTS[0],
@@ -208,7 +216,7 @@ def test_page_draws_what_the_explorer_found() -> None:
     assert page.links == [] and {"svg", "line"} <= set(page.tags)
     assert any("rank 0 | rank 1 <script>" in text for text in page.text["pre"])
     assert any("switches (3)" in text and "10 times out of 10" in text for text in page.text["p"])
-    assert any("dies: PeerTimeoutError 1,234" in text for text in page.text["p"])
+    assert any(FAULTS in text for text in page.text["p"])
     assert {"explorer", "0.25", "PROVED", "4,096"} <= set(page.text["td"])
     assert "https://example.org/bug" in page.text["small"]
     assert "script" not in page.tags
@@ -244,7 +252,8 @@ def test_terminal_shows_counts_and_unbroken_replay_commands(width: int) -> None:
 def test_terminal_shows_kill_rate_time_and_ends() -> None:
     text = print_to_text(EXPLORED, 100)
     assert "correct: alternating: PROVED, 4,096 classes, 0.50 s" in text
-    assert "ends of the other ranks: dies: PeerTimeoutError 1,234" in text
+    assert "1,300 scenarios, 2 hangs, 1 wrong results" in text
+    assert FAULTS in text
     assert "mutants killed by the explorer: 1 of 1 in 0 s" in text
     assert decode_report(encode_report(EXPLORED)) == EXPLORED
 

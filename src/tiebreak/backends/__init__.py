@@ -28,6 +28,7 @@ class Outcome:
         table: Events with one column per rank, or an empty string.
         steps: Scheduled steps.
         rank_steps: Scheduled steps of each rank.
+        struck: Whether a fault that strikes at a step took it away or put it off.
     """
 
     outputs: list[list[Ids]]
@@ -37,6 +38,7 @@ class Outcome:
     table: str = ""
     steps: int = 0
     rank_steps: list[int] = field(default_factory=list)
+    struck: bool = False
 
 
 def collect_results(results: Sequence[tuple[list[Ids], BaseException | None]]) -> Outcome:

@@ -30,10 +30,14 @@ class SimulatedBackend:
     Args:
         name: Backend name; ``sim:<discipline>`` or ``sim:all-gather``.
         package: Package that holds the implementation.
+        session: Decides how kernels run; the default interprets them.
     """
 
-    def __init__(self, name: str = "sim:alternating", package: str = "tiebreak.impl") -> None:
+    def __init__(
+        self, name: str = "sim:alternating", package: str = "tiebreak.impl", session: Session = open_session
+    ) -> None:
         self.name = name
+        self._session = session
         self.implementation = Implementation(package)
 
     def select(
@@ -79,7 +83,7 @@ class SimulatedBackend:
 
     def run_with(self, scenario: Scenario, scheduler: Scheduler) -> Outcome:
         """Run all merges of a scenario under a scheduler whose execution has begun."""
-        return run_hosts(self.implementation, scenario, scheduler)
+        return run_hosts(self.implementation, scenario, scheduler, self._session)
 
 
 def run_hosts(
@@ -144,4 +148,5 @@ def _outcome(execution: Execution, outputs: list[list[Ids]], ranks: int) -> Outc
         execution.trace.table(ranks) if execution.violations else "",
         execution.steps,
         execution.rank_steps,
+        execution.struck,
     )

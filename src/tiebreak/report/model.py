@@ -44,6 +44,27 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     replay: str
 
 
+class FaultCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Executions in which a rank fails at some step, for one kind of fault.
+
+    Attributes:
+        fault: Kind of fault.
+        scenarios: Executions; each has another rank, step or shape.
+        struck: Executions in which the fault took a step or a merge away, or put it off.
+        places: Steps, or merges, at which it must strike: all those of the executions without a fault, or, of a
+            sample, as many as were run.
+        hangs: Executions that did not end by themselves.
+        wrong: Executions in which a rank returned ids that are not the result.
+    """
+
+    fault: str
+    scenarios: Count
+    struck: Count
+    places: Count
+    hangs: Count
+    wrong: Count
+
+
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One property on one backend.
 
@@ -56,6 +77,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         seconds: Wall time spent.
         failures: The violations; empty unless ``result`` is "failed".
         ends: For faults at every step: how often a rank beside the faulty one ended in which way, by fault.
+        faults: For faults at every step: how many there were of each kind, and what went wrong.
     """
 
     property: str
@@ -66,6 +88,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seconds: Seconds
     failures: tuple[Failure, ...] = ()
     ends: dict[str, Count] = msgspec.field(default_factory=dict)
+    faults: tuple[FaultCount, ...] = ()
 
 
 class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

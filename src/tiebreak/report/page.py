@@ -5,7 +5,7 @@ from __future__ import annotations
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tiebreak.report.model import Report
-from tiebreak.report.summary import verdict
+from tiebreak.report.summary import describe_faults, verdict
 
 
 def encode_page(report: Report) -> bytes:
@@ -14,5 +14,6 @@ def encode_page(report: Report) -> bytes:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    text = environment.get_template("report.html.j2").render(report=report, verdict=verdict(report))
+    template = environment.get_template("report.html.j2")
+    text = template.render(report=report, verdict=verdict(report), describe_faults=describe_faults)
     return text.encode() + b"\n"

@@ -6,6 +6,8 @@ be pasted back.
 
 from __future__ import annotations
 
+import itertools
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +24,8 @@ def print_summary(report: Report, console: Console) -> None:
             _print_failure(failure, console)
     if report.cells:
         console.print(_property_table(report.cells))
-        _print_ends(report.cells, console)
+        for line in itertools.chain.from_iterable(map(describe_faults, report.cells)):
+            _print_plain(line, console)
     if report.mutants:
         console.print(_mutant_table(report.mutants))
         _print_proofs(report.proofs, console)
@@ -67,12 +70,19 @@ def _property_table(cells: tuple[Cell, ...]) -> Table:
     return table
 
 
-def _print_ends(cells: tuple[Cell, ...], console: Console) -> None:
-    """Print how ranks ended beside a faulty one."""
-    for cell in cells:
-        if cell.ends:
-            ends = ", ".join(f"{end} {count:,}" for end, count in cell.ends.items())
-            _print_plain(f"{cell.property} on {cell.backend}, ends of the other ranks: {ends}", console)
+def describe_faults(cell: Cell) -> list[str]:
+    """Say what became of faults at every step: totals, then kind by kind how the other ranks ended."""
+    if not cell.faults:
+        return []
+    scenarios = sum(one.scenarios for one in cell.faults)
+    hangs, wrong = sum(one.hangs for one in cell.faults), sum(one.wrong for one in cell.faults)
+    lines = [f"{cell.property} on {cell.backend}: {scenarios:,} scenarios, {hangs} hangs, {wrong} wrong results"]
+    for one in cell.faults:
+        places = "merges" if one.fault == "skips" else "steps"
+        own = ((end.partition(": "), count) for end, count in cell.ends.items())
+        ends = ", ".join(f"{end} {count:,}" for (fault, _, end), count in own if fault == one.fault)
+        lines.append(f"{one.fault} at {one.struck:,} of {one.places:,} {places}; other ranks: {ends}")
+    return lines
 
 
 def _mutant_table(mutants: tuple[MutantResult, ...]) -> Table:

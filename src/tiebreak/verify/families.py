@@ -7,11 +7,11 @@ that a larger effort extends a smaller one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tiebreak.backends.registry import PTX, form_of, on_ptx_machine
+from tiebreak.backends.registry import PTX, form_of, make_backend, on_ptx_machine
 
 from .scenario import CONTRACTS, STEP_FAULTS, Scenario
 
@@ -69,7 +69,7 @@ class Family:
         plan: Generates the scenarios for a backend and an effort.
         flags: Whether it needs device flags, so that the fallback is left out.
         schedules: Whether it needs schedules, so that the spec is left out.
-        steps: Whether it counts steps of simulated ranks, so that GPUs and compiled kernels are left out.
+        steps: Whether it counts steps of simulated ranks, so that GPUs are left out.
     """
 
     property: str
@@ -266,18 +266,43 @@ def plan_fault_matrix(backend: str, effort: Effort) -> Plan:
 
 
 def _list_fault_matrix(backend: str, effort: Effort) -> Plan:
-    from tiebreak.backends.simulated import SimulatedBackend
+    for ranks in [ranks for ranks in effort.ranks if 2 <= ranks <= 3]:
+        for sound in _list_sound(backend, ranks, effort):
+            outcome = make_backend(backend).run(sound, "default")
+            for error in filter(None, outcome.errors):
+                raise error
+            if MATRIX_STRIDES[effort.level] == 1:
+                yield sound, "default"
+            yield from _list_strikes(sound, outcome.rank_steps)
 
-    for ranks, owner_rows in itertools.product([ranks for ranks in effort.ranks if 2 <= ranks <= 3], (0, 1)):
-        mode = "graph" if (ranks + owner_rows) % 2 else "eager"
-        fields = {"rows": 1, "owner_rows": owner_rows, "k": 2, "local": 2, "length": 8, "mode": mode}
-        sound = base_scenario(backend, ranks=ranks, preset=effort.preset, seed=effort.seed, **fields)
-        steps = SimulatedBackend(backend).run(sound, "default").rank_steps
-        for rank in range(ranks):
-            for epoch in range(sound.epochs):
-                yield replace(sound, fault="skips", fault_rank=rank, fault_step=epoch), "default"
-            for step, fault in itertools.product(range(steps[rank]), STEP_FAULTS):
-                yield replace(sound, fault=fault, fault_rank=rank, fault_step=step), "default"
+
+def _list_sound(backend: str, ranks: int, effort: Effort) -> Iterator[Scenario]:
+    """The merges that faults strike: as separate kernels with and without owners, or compiled and in one launch."""
+    compiled = on_ptx_machine(backend)
+    for owner_rows in (0,) if compiled else (0, 1):
+        yield base_scenario(
+            backend,
+            ranks=ranks,
+            rows=1,
+            owner_rows=owner_rows,
+            k=2,
+            local=2,
+            length=8,
+            mode="graph" if (ranks + owner_rows) % 2 else "eager",
+            launches="fused" if compiled else "auto",
+            contract="set" if compiled else "order",
+            preset=effort.preset,
+            seed=effort.seed,
+        )
+
+
+def _list_strikes(sound: Scenario, steps: Sequence[int]) -> Plan:
+    """All faults of a scenario whose ranks take so many steps."""
+    for rank in range(sound.ranks):
+        for epoch in range(sound.epochs):
+            yield replace(sound, fault="skips", fault_rank=rank, fault_step=epoch), "default"
+        for step, fault in itertools.product(range(steps[rank]), STEP_FAULTS):
+            yield replace(sound, fault=fault, fault_rank=rank, fault_step=step), "default"
 
 
 FAMILIES = (

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import shlex
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tiebreak.backends import Outcome
-from tiebreak.backends.registry import SIMULATED, form_of, make_backend, on_device, on_ptx_machine
+from tiebreak.backends.registry import form_of, make_backend, on_device, on_ptx_machine
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.report.model import Cell, Failure
 from tiebreak.report.model import Result as Verdict
+from tiebreak.sim.histories import Histories
 
 from .checks import CHECKS, Check, Trial
 from .command import replay_command
@@ -25,6 +26,7 @@ from .finding import Finding
 from .judgement import MERGE_PROPERTIES, judge
 from .scenario import Scenario
 from .shrinking import Failing, Shrinker
+from .strikes import Strikes, find_vacuous, join_strikes
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -46,12 +48,12 @@ class Task:
 
 @dataclass
 class TaskResult:
-    """What a task found: executions, inputs, ends of ranks and failures by property."""
+    """What a task found: executions, inputs, strikes of faults and failures by property."""
 
     backend: str
     executions: dict[str, int] = field(default_factory=dict)
     inputs: dict[str, set[str]] = field(default_factory=dict)
-    ends: dict[str, Counter[str]] = field(default_factory=dict)
+    strikes: dict[str, Strikes] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -60,12 +62,6 @@ class TaskResult:
         for name in properties:
             self.executions[name] = self.executions.get(name, 0) + 1
             self.inputs.setdefault(name, set()).add(label)
-
-    def count_ends(self, name: str, scenario: Scenario, outcome: Outcome) -> None:
-        """Count how each rank ended that is not the faulty one."""
-        survivors = [error for rank, error in enumerate(outcome.errors) if rank != scenario.fault_rank]
-        ends = (f"{scenario.fault}: {type(error).__name__ if error else 'all merges'}" for error in survivors)
-        self.ends.setdefault(name, Counter()).update(ends)
 
 
 def plan_tasks(backends: Sequence[str], effort: Effort, only: Sequence[str] = ()) -> list[Task]:
@@ -92,7 +88,7 @@ def applies(family: Family, backend: str) -> bool:
     """Tell whether a family says anything about a backend."""
     if backend == "spec":
         return not (family.schedules or family.flags)
-    if family.steps and backend not in SIMULATED:
+    if family.steps and on_device(backend):
         return False
     return not (family.flags and form_of(backend) == "all-gather")
 
@@ -146,17 +142,27 @@ def _check_failure(check: Check, task: Task, trial: Trial) -> Failure:
     )
 
 
+@functools.cache
+def _keep_histories() -> Histories:
+    """What programs did in the executions of this process in which faults strike: mostly the same as in others."""
+    return Histories()
+
+
 def _run_family(family: Family, task: Task, result: TaskResult) -> None:
     backend = make_backend(task.backend)
+    if family.steps and isinstance(backend, SimulatedBackend):
+        backend = SimulatedBackend(task.backend, session=_keep_histories().open)
     properties = judged_properties(family, task.backend)
     for scenario, schedule in task.jobs:
         outcome = backend.run(scenario, schedule)
         result.count(properties, scenario.text())
-        if family.steps:
-            result.count_ends(family.property, scenario, outcome)
         findings = judge(scenario, outcome)
-        if findings:
+        if family.steps:
+            result.strikes.setdefault(family.property, Strikes()).note(scenario, outcome, findings)
+        if findings and not result.failures:
             result.failures.append(_explain(family, task.backend, backend, scenario, schedule, outcome, findings[0]))
+        # Where faults strike all are counted, also those that nobody explains.
+        if findings and not family.steps:
             return
 
 
@@ -229,9 +235,11 @@ def property_names() -> list[str]:
 def _collect(name: str, backend: str, results: Sequence[TaskResult]) -> Cell:
     executions = sum(result.executions.get(name, 0) for result in results)
     inputs = set().union(*(result.inputs.get(name, set()) for result in results)) if results else set()
-    failures = tuple(failure for result in results for failure in result.failures if failure.property == name)
+    failures = [failure for result in results for failure in result.failures if failure.property == name]
     seconds = sum(result.seconds for result in results if name in result.executions)
-    ends = sum((result.ends.get(name, Counter()) for result in results), Counter[str]())
+    strikes = join_strikes(result.strikes[name] for result in results if name in result.strikes)
+    if missed := find_vacuous(strikes.counts()):
+        failures.append(_vacuous_failure(name, backend, missed))
     verdict: Verdict = "failed" if failures else "passed" if executions else "not applicable"
     return Cell(
         property=name,
@@ -240,6 +248,13 @@ def _collect(name: str, backend: str, results: Sequence[TaskResult]) -> Cell:
         inputs=len(inputs),
         result=verdict,
         seconds=round(seconds, 3),
-        failures=failures,
-        ends=dict(sorted(ends.items())),
+        failures=tuple(failures),
+        ends=dict(sorted(strikes.ends.items())),
+        faults=strikes.counts(),
     )
+
+
+def _vacuous_failure(name: str, backend: str, missed: str) -> Failure:
+    """A run whose faults struck at fewer places than there are."""
+    replay = shlex.join(["tiebreak", "verify", "--deep", "--backend", backend, "--only", name])
+    return Failure(property=name, backend=backend, message=missed, schedule="", table="", replay=replay)
