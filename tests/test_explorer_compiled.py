@@ -128,11 +128,13 @@ def test_value_that_ended_a_wait_is_given_where_it_matters() -> None:
     assert (str(exploration.conclusion), exploration.counts.complete) == ("PROVED", 2)
 
 
-def explore_fused(ranks: int, epochs: int, edit: Edit = keep_text) -> Exploration | None:
+def explore_fused(
+    ranks: int, epochs: int, edit: Edit = keep_text, *, mode: str = "eager", take_turns: bool = True
+) -> Exploration | None:
     """Explore the fused merge; None if it is not compiled and cannot be, which is then said."""
-    scenario = fused_scenario((f"ranks={ranks}", f"epochs={epochs}"))
+    scenario = fused_scenario((f"ranks={ranks}", f"epochs={epochs}", f"mode={mode}"))
     try:
-        return explore_compiled(scenario, OPTIONS, edit=edit)
+        return explore_compiled(scenario, OPTIONS, edit=edit, take_turns=take_turns)
     except (MissingBackendError, SimulationError) as error:
         if find_compiler() is not None or "CuTeDSL is not" not in str(error):
             raise
@@ -145,8 +147,8 @@ def test_fused_merge_is_proved() -> None:
         return
     assert str(exploration.conclusion) == "PROVED"
     assert (exploration.counts.stuck, exploration.counts.cut, exploration.counts.blocked) == (0, 0, 0)
-    # The CTAs of a rank finish in any order.
-    assert exploration.counts.complete >= 4
+    # Which of the CTAs of a rank finishes last does not matter.
+    assert exploration.counts.complete == 1
     operations = exploration.histories.operations
     assert any(isinstance(operation, Await) for operation in operations)
     assert any(isinstance(operation, Update) for operation in operations)

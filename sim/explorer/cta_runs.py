@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,12 +96,21 @@ def _changes(block: Block) -> list[str]:
 
 
 class _Launch(executor.Launch):
-    """A launch that gives its CTAs away."""
+    """A launch that gives its CTAs away.
+
+    Threads wait as late as can be: a CTA is one thread of the program, so while
+    some of its own wait, the others would not go on either.
+    """
 
     started: Sequence[Cta] = ()
+    polls: Container[int] = ()
 
     def _start(self, numbers: list[int]) -> list[Cta]:
+        # Threads that stand at a poll are told from others only if code stops before it.
+        self.compiled = executor.compile_kernel(self.kernel, fine=True)
         self.started = super()._start(numbers)
+        for unit in (unit for cta in self.started for unit in cta.units):
+            unit.late = self.polls
         return list(self.started)
 
 
@@ -114,6 +123,7 @@ class CtaRun:
         grouping: What is a location, and what a strand.
         name: Gives the location of a span of bytes its name.
         place: Rank, number of the launch and number of the CTA.
+        polls: Instructions of loops that wait.
 
     Attributes:
         scratch: Whether the values are guesses, from which nothing is learned of locations and strands.
@@ -126,6 +136,7 @@ class CtaRun:
         grouping: Grouping,
         name: Callable[[Span], Location],
         place: tuple[int, int, int],
+        polls: Container[Hashable] = (),
     ) -> None:
         rank, number, self._cta = place
         self._memory, self._grouping, self._name = memory, grouping, name
@@ -133,6 +144,8 @@ class CtaRun:
             launch.kernel, launch.module, launch.grid, launch.block, launch.arguments,
             shared_bytes=launch.shared_bytes, observer=self, memory=memory.space, rank=rank, number=number, gate=self,
         )  # fmt: skip
+        places = range(len(launch.kernel.body))
+        self._launch.polls = {index for index in places if (launch.kernel.name, index) in polls}
         self._parent = getcurrent()
         self._thread = greenlet(lambda: self._launch.run([self._cta]))
         self.scratch = False

@@ -19,28 +19,21 @@ possible without a barrier, the accesses race or the wait is for ever.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections import Counter
 from collections.abc import Generator, Hashable
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
-
-from tiebreak.errors import UnsupportedOperationError
 
 from ..memory import Memory
 from .answered_memory import AnsweredMemory
-from .cta_runs import Answer, Block, CompiledLaunch, CtaRun
-from .grouping import Grouping, RestartError, Span
-from .history import gives_value
-from .operations import BARRIER, Await, Barrier, Lanes, Load, Location, Operation, Store, Update, Value
+from .cta_histories import CtaHistory, Place, Turn
+from .cta_runs import Answer, CompiledLaunch, CtaRun
+from .execution import Execution
+from .grouping import Grouping, Span
+from .host_writes import HostWrite
+from .operations import BARRIER, Barrier, Lanes, Load, Location, Operation, Order, Store, Value
 from .program import Program, Thread
-
-REPEATS = 32
-"""Times that a location is loaded in a row, with nothing else done, from which the loop counts as one that waits."""
-
-AHEAD = 4096
-"""Blocks that a CTA is run on at most to see whether a value ends a wait."""
 
 
 @dataclass
@@ -49,26 +42,28 @@ class Launches:
 
     Attributes:
         memory: The allocations.
-        launches: Of each rank, in the order of its stream.
+        launches: Of each rank, in the order of its stream, and what its host does in between.
         contents: What each allocation held before any kernel ran, by its base.
         grouping: Locations and strands.
         polls: Instructions that are those of loops that wait.
         mattering: Those after which the value that ended the wait still matters.
         ends: Values that end waits for several words, by CTA, accesses before and lane, where it helps to know them.
+        turns: Which CTAs arrive at a counter in one order only, see ``arrivals``.
     """
 
     memory: Memory
-    launches: list[list[CompiledLaunch]]
+    launches: list[list[CompiledLaunch | HostWrite]]
     contents: dict[int, bytes]
     grouping: Grouping
     polls: set[Hashable] = field(default_factory=set)
     mattering: set[Hashable] = field(default_factory=set)
     ends: dict[Hashable, Value] = field(default_factory=dict)
+    turns: dict[Place, Turn] = field(default_factory=dict)
 
     @property
-    def version(self) -> tuple[int, int, int, int]:
+    def version(self) -> tuple[int, ...]:
         """Changes whenever something is learned."""
-        return self.grouping.changes, len(self.polls), len(self.mattering), len(self.ends)
+        return self.grouping.changes, len(self.polls), len(self.mattering), len(self.ends), len(self.turns)
 
 
 class Ctas:
@@ -90,32 +85,76 @@ class Ctas:
         self.addresses: dict[Location, tuple[int, int]] = {}
         self.initial: dict[Location, Value] = {}
         self.machine_runs = 0
-        self._histories: dict[tuple[int, int, int], _History] = {}
+        self._histories: dict[Place, CtaHistory] = {}
         self._version = launches.version
 
     @property
     def program(self) -> Program:
         """One thread per CTA of each rank."""
-        threads = []
-        for rank, launches in enumerate(self.launches.launches):
-            width = max(launch.ctas for launch in launches)
-            for number in range(width):
-                body = functools.partial(self._follow, rank, number, width)
-                threads.append(Thread(body, f"r{rank}.c{number}", cta=number, gpu=rank))
-        return Program(tuple(threads), self.initial, self.title)
+        return Program(
+            tuple(
+                Thread(functools.partial(self._follow, rank, number, {}), f"r{rank}.c{number}", cta=number, gpu=rank)
+                for rank, number in self._numbers
+            ),
+            self.initial,
+            self.title,
+        )
 
-    def _follow(self, rank: int, number: int, width: int) -> Generator[Operation | Lanes, Any, None]:
-        """A thread that issues what the CTAs of one number do, launch by launch.
+    @property
+    def _numbers(self) -> list[tuple[int, int]]:
+        """Rank and number of the CTA of each thread."""
+        return [(rank, number) for rank in range(len(self.launches.launches)) for number in range(self._width(rank))]
+
+    def _width(self, rank: int) -> int:
+        return max(step.ctas for step in self.launches.launches[rank] if isinstance(step, CompiledLaunch))
+
+    def _follow(
+        self, rank: int, number: int, ended: dict[Place, tuple[Answer, ...]]
+    ) -> Generator[Operation | Lanes, Any, None]:
+        """A thread that issues what the CTAs of one number do, launch by launch, and notes what those read that ended.
 
         Raises:
             RestartError: Something was learned, by which all threads do something else.
         """
         self._forget()
-        for position, launch in enumerate(self.launches.launches[rank]):
-            if number < launch.ctas:
+        width, steps = self._width(rank), self.launches.launches[rank]
+        for position, step in enumerate(steps):
+            if isinstance(step, HostWrite):
+                if number == 0:
+                    yield from self._write(step)
+                if isinstance(steps[position + 1], HostWrite):
+                    continue
+            elif number < step.ctas:
                 place = (rank, position, number)
-                yield from self._histories.setdefault(place, _History(self, launch, place)).follow()
+                ended[place] = yield from self.history(place).follow()
             yield Barrier((rank, position), width) if width > 1 else BARRIER
+
+    def _write(self, write: HostWrite) -> Generator[Operation | Lanes, Any, None]:
+        """Do what a host does; its stream orders it, as it does launches."""
+        start = write.address
+        for low, high in self.launches.grouping.list_locations(start, start + len(write.after)):
+            location, size = self.name((low, high)), slice(low - start, high - start)
+            if write.before is not None:
+                found, expected = (yield Load(location, Order.WEAK)), int.from_bytes(write.before[size], "little")
+                assert found == expected, f"{location} is {found} when the host reads it, when recorded {expected}"
+            yield Store(location, int.from_bytes(write.after[size], "little"), Order.WEAK)
+
+    def history(self, place: Place) -> CtaHistory:
+        """What a CTA of a launch did."""
+        rank, position, _ = place
+        launch = self.launches.launches[rank][position]
+        assert isinstance(launch, CompiledLaunch)
+        return self._histories.setdefault(place, CtaHistory(self, launch, place))
+
+    def list_answers(self, execution: Execution) -> dict[Place, tuple[Answer, ...]]:
+        """What each CTA of each launch read in an execution, of those that ended."""
+        ended: dict[Place, tuple[Answer, ...]] = {}
+        for (rank, number), state in zip(self._numbers, execution.states, strict=True):
+            steps = self._follow(rank, number, ended)
+            with contextlib.suppress(StopIteration):
+                for answer in (None, *state.sent):
+                    steps.send(answer)
+        return ended
 
     def _forget(self) -> None:
         """Forget what was explored before something was learned, after which all threads begin anew."""
@@ -128,7 +167,7 @@ class Ctas:
     def start(self, launch: CompiledLaunch, place: tuple[int, int, int]) -> CtaRun:
         """A CTA from its beginning."""
         self.machine_runs += 1
-        return CtaRun(launch, self.memory, self.launches.grouping, self.name, place)
+        return CtaRun(launch, self.memory, self.launches.grouping, self.name, place, self.launches.polls)
 
     def name(self, span: Span) -> Location:
         """The location of some bytes."""
@@ -137,260 +176,3 @@ class Ctas:
             place += "'"  # Another allocation of the same name.
         self.initial.setdefault(place, int.from_bytes(self.memory.initial(*span), "little"))
         return place
-
-
-class _History:
-    """All that one CTA of one launch did.
-
-    Args:
-        ctas: What makes runs.
-        launch: The launch.
-        place: Rank, number of the launch and number of the CTA.
-    """
-
-    def __init__(self, ctas: Ctas, launch: CompiledLaunch, place: tuple[int, int, int]) -> None:
-        self.ctas = ctas
-        self._launch, self.place = launch, place
-        self._blocks: dict[tuple[Answer, ...], Block | None] = {}
-        self._waits: dict[tuple[Answer, ...], _Wait] = {}
-        self._read: dict[tuple[Answer, ...], Answer] = {}
-        self._ended: list[tuple[Answer, ...]] = []
-        self._live: tuple[tuple[Answer, ...], CtaRun] | None = None
-
-    def follow(self) -> Generator[Operation | Lanes, Any, None]:
-        """Issue what the CTA does."""
-        answers: tuple[Answer, ...] = ()
-        block = self.block(answers)
-        while block is not None:
-            wait = self._wait(answers, block)
-            operations = wait.operations if wait is not None else block.operations
-            sent = yield operations[0] if len(operations) == 1 else Lanes(operations)
-            answer: Answer = (sent,) if len(operations) == 1 else sent
-            answers = (*answers, answer if wait is None else wait.complete(answer))
-            self._look_for_loop(answers, block)
-            block = self.block(answers)
-        if answers not in self._ended:
-            self._ended.append(answers)
-            for wait in [wait for before, wait in self._waits.items() if answers[: len(before)] == before]:
-                wait.try_others(answers)
-
-    def _wait(self, answers: tuple[Answer, ...], block: Block) -> _Wait | None:
-        """The wait that a block is, if it is one."""
-        if block.instruction not in self.ctas.launches.polls:
-            return None
-        return self._waits.setdefault(answers, _Wait(self, answers, block))
-
-    def _look_for_loop(self, answers: tuple[Answer, ...], block: Block) -> None:
-        """See whether the last block is that of a loop which waits, and whether its threads read one value.
-
-        Raises:
-            RestartError: It is, and that is new.
-            UnsupportedOperationError: They do not.
-        """
-        learned = self.ctas.launches
-        seen = self._read.setdefault(answers[:-1], answers[-1])
-        if any(seen[place] != answers[-1][place] for place in block.joint):
-            raise UnsupportedOperationError("strong load by many threads, which may read different values")
-        for operation in block.operations:
-            loads = self._list_repeats(answers, operation)
-            if len(loads) >= REPEATS and not learned.polls.issuperset(loads):
-                learned.polls.update(loads)
-                raise RestartError
-
-    def _list_repeats(self, answers: tuple[Answer, ...], operation: Operation) -> list[Hashable]:
-        """Instructions by which a strand loaded a location in a row, the last time at the end."""
-        found: list[Hashable] = []
-        for length in range(len(answers) - 1, -1, -1):
-            block = self._blocks[answers[:length]]
-            own = [other for other in block.operations if other.strands & operation.strands] if block else []
-            if block is None or (own and not is_load(block)):
-                break
-            if any(isinstance(other, Load) and other.location == _location(operation) for other in own):
-                found.append(block.instruction)
-        return found
-
-    def block(self, answers: tuple[Answer, ...]) -> Block | None:
-        """What the CTA does after some answers; None if it ends."""
-        if answers not in self._blocks:
-            live, self._live = self._live, None
-            if live is not None and answers and live[0] == answers[:-1]:
-                run = live[1]
-                self._blocks[answers] = run.advance(answers[-1])
-            else:
-                run, self._blocks[answers] = self.run(answers)
-            self._live = answers, run
-        return self._blocks[answers]
-
-    def run(self, answers: tuple[Answer, ...]) -> tuple[CtaRun, Block | None]:
-        """Run the CTA from its beginning to what it does after some answers."""
-        run = self.ctas.start(self._launch, self.place)
-        block = run.advance()
-        for answer in answers:
-            block = run.advance(answer)
-        return run, block
-
-    def list_ends(self, answers: tuple[Answer, ...]) -> list[tuple[Answer, ...]]:
-        """Whole histories that begin with some answers."""
-        return [ended for ended in self._ended if ended[: len(answers)] == answers]
-
-    def try_other(self, place: int, poll: Hashable, ended: tuple[Answer, ...], other: Answer) -> None:
-        """See that a whole history is the same if a wait ended by other values.
-
-        Raises:
-            RestartError: It is not.
-        """
-        answers = (*ended[:place], other, *ended[place + 1 :])
-        run = self.ctas.start(self._launch, self.place)
-        block = run.advance()
-        for number, answer in enumerate(answers):
-            expected = self._blocks[ended[:number]]
-            if block is None or not block.says_the_same(expected):
-                break
-            block = run.advance(answer)
-        else:
-            if block is None:
-                return
-        self.ctas.launches.mattering.add(poll)
-        raise RestartError
-
-
-class _Wait:
-    """Loads of one instruction, and which values end the loop that repeats them.
-
-    Args:
-        history: What the CTA did.
-        answers: What it had read before.
-        block: The loads.
-
-    Attributes:
-        operations: The loads as awaits.
-    """
-
-    def __init__(self, history: _History, answers: tuple[Answer, ...], block: Block) -> None:
-        self._history, self._answers, self._block = history, answers, block
-        learned = history.ctas.launches
-        self._given = block.instruction in learned.mattering
-        self._ends: list[list[Value]] = [[] for _ in block.operations]
-        self._looping: dict[Answer, frozenset[int]] = {}
-        self._doubtful: set[tuple[int, Value]] = set()
-        self.operations = tuple(
-            Await(each.location, functools.partial(self.ends, lane), each.order, each.scope, "poll", self._given,
-                  each.strands)
-            for lane, each in enumerate(block.operations)
-            if isinstance(each, Load)
-        )  # fmt: skip
-
-    def ends(self, lane: int, value: Value) -> bool:
-        """Whether a value ends the wait of a lane.
-
-        A loop may wait for several words at once.  Then a value ends it if it
-        does together with values that end it for the others; before any are
-        known, if it does so for all of them.
-
-        Raises:
-            RestartError: It was asked too early whether other values do.
-            UnsupportedOperationError: Whether it does depends on more than that.
-        """
-        ended = lane not in self._probe(tuple(value for _ in self._block.operations))
-        beside = self._beside(lane, value)
-        if not ended and beside is not None:
-            ended = lane not in self._probe(beside)
-        elif not ended:
-            self._doubtful.add((lane, value))
-        if ended and value not in self._ends[lane]:
-            self._add_end(lane, value)
-        return ended
-
-    def _key(self, lane: int) -> Hashable:
-        return self._history.place, len(self._answers), lane
-
-    def _beside(self, lane: int, value: Value) -> Answer | None:
-        """A value for one lane, and for the others one that is known to end their wait; None if none is."""
-        learned = self._history.ctas.launches.ends
-        firsts = [ends[0] if ends else learned.get(self._key(place)) for place, ends in enumerate(self._ends)]
-        firsts[lane] = value
-        return None if None in firsts else tuple(firsts)
-
-    def _add_end(self, lane: int, value: Value) -> None:
-        self._ends[lane].append(value)
-        for other, doubt in sorted(self._doubtful, key=str):
-            beside = self._beside(other, doubt)
-            if beside is not None and other not in self._probe(beside):
-                self._learn_ends()
-        for ended in self._history.list_ends(self._answers):
-            self.try_others(ended)
-
-    def _learn_ends(self) -> None:
-        """Begin anew with what is known to end the wait."""
-        known = self._history.ctas.launches.ends
-        before = len(known)
-        for place, ends in enumerate(self._ends):
-            if ends:
-                known.setdefault(self._key(place), ends[0])
-        if len(known) == before:
-            raise UnsupportedOperationError("loop that waits for several words whose values depend on one another")
-        raise RestartError
-
-    def complete(self, answer: Answer) -> Answer:
-        """What the loads read, a value that ends the wait where it is left open which.
-
-        Raises:
-            RuntimeError: None is known.
-        """
-        if self._given:
-            return answer
-        if not all(self._ends):
-            raise RuntimeError("wait that no known value ends")
-        return tuple(ends[0] for ends in self._ends)
-
-    def try_others(self, ended: tuple[Answer, ...]) -> None:
-        """See that a whole history is the same whichever values end the wait.
-
-        Raises:
-            RestartError: It is not.
-        """
-        place = len(self._answers)
-        if self._given or ended[:place] != self._answers:
-            return
-        for others in product(*self._ends):
-            if sum(other != first for other, first in zip(others, ended[place], strict=True)) == 1:
-                self._history.try_other(place, self._block.instruction, ended, others)
-
-    def _probe(self, values: Answer) -> frozenset[int]:
-        """Lanes that load again after some values, with nothing done in between."""
-        if values not in self._looping:
-            self._looping[values] = self._look_ahead(values)
-        return self._looping[values]
-
-    def _look_ahead(self, values: Answer) -> frozenset[int]:
-        run, _ = self._history.run(self._answers)
-        run.scratch = True
-        read = {operation.location: value for operation, value in zip(self.operations, values, strict=True)}
-        repeats: Counter[int] = Counter()
-        open_lanes, block = dict(enumerate(self.operations)), run.advance(values)
-        for _ in range(AHEAD):
-            for lane, operation in list(open_lanes.items()):
-                own = [other for other in block.operations if other.strands & operation.strands] if block else []
-                goes_on = block is not None and (is_load(block) or not own)
-                repeats[lane] += any(isinstance(other, Load) and other.location == operation.location for other in own)
-                if repeats[lane] == REPEATS or not goes_on or run.rests(operation.strands):
-                    del open_lanes[lane]
-            if not open_lanes or block is None:
-                return frozenset(lane for lane, count in repeats.items() if count == REPEATS)
-            block = run.advance(tuple(self._guess(other, read) for other in block.operations))
-        raise UnsupportedOperationError(f"loop that is not over after {AHEAD} accesses")
-
-    def _guess(self, operation: Operation, read: dict[Location, Value]) -> Value:
-        """A value for what is read after the loads, so that the CTA goes on."""
-        location = _location(operation)
-        return read.get(location, self._history.ctas.initial[location]) if gives_value(operation) else None
-
-
-def _location(operation: Operation) -> Location:
-    """Location of an access, None for others."""
-    return operation.location if isinstance(operation, Load | Store | Update | Await) else None
-
-
-def is_load(block: Block) -> bool:
-    """Whether a block is loads, which change nothing."""
-    return all(isinstance(each, Load) for each in block.operations)

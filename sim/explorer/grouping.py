@@ -100,6 +100,13 @@ class Grouping:
             )
         strands[:] = numbers
 
+    def note_write(self, start: int, stop: int) -> None:
+        """Make locations of bytes that a host writes."""
+        allocation, known = self._find(start)
+        self.changes += 1
+        known.written[start - allocation.base : stop - allocation.base] = True
+        known.cut(start - allocation.base, stop - allocation.base)
+
     def suits(self, access: Access) -> bool:
         """Whether locations and strands are as fine as an access needs them."""
         touched = []

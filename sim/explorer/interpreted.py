@@ -33,6 +33,7 @@ from tiebreak.sim.interpreter import open_operations
 from tiebreak.sim.memory import Memory
 from tiebreak.sim.operations import Operations
 
+from .host_writes import HostWrite
 from .operations import Await, Barrier, Lanes, Load, Location, Operation, Order, Scope, Store, Update, Value
 from .program import MAXIMUM_LANES, Program, Thread
 
@@ -41,28 +42,6 @@ _ORDERS = {"relaxed": Order.RELAXED, "acquire": Order.ACQUIRE, "release": Order.
 _SCOPES = {"cta": Scope.CTA, "gpu": Scope.GPU, "sys": Scope.SYSTEM, "system": Scope.SYSTEM}
 
 Issued = Operation | Lanes
-
-
-@dataclass(frozen=True)
-class HostWrite:
-    """What a host does between two launches, when all before is done: it reads device memory, and writes it.
-
-    Attributes:
-        address: Where.
-        size: Bytes of an element.
-        before: What it reads, None if it reads nothing.
-        after: What it writes.
-    """
-
-    address: int
-    size: int
-    before: bytes | None
-    after: bytes
-
-    def split(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Address and value of each element."""
-        for offset in range(0, len(data), self.size):
-            yield self.address + offset, int.from_bytes(data[offset : offset + self.size], "little")
 
 
 @dataclass

@@ -92,6 +92,7 @@ class Judge:
         self._seen: set[Hashable] = set()
         self._orders: dict[bytes, list[Array]] = {}
         self._ends: dict[bytes, str | None] = {}
+        self._confirmed: set[bytes] = set()
         self._summary = np.zeros(0, np.int64)
 
     def forget(self) -> None:
@@ -102,18 +103,24 @@ class Judge:
     @property
     def needs_classes(self) -> bool:
         """Whether complete classes must be handed over."""
-        told = self._check is not None or self._visit is not None
+        told = self._check is not None or self._visit is not None or self.program.confirm is not None
         return told or self._distinct or self._races or self.settling is not None
 
     def judge(self, memory: Array, histories: Histories) -> list[Failure]:
         """Judge the class in the frame above the top one.
 
         Raises:
-            UnsettledError: A location is not settled.
+            UnsettledError: A location is not settled, or threads left out what they must not.
         """
         found = Class(memory, histories, self.settling)
         ending = self._verify(found)
-        verdict = memory[VERDICT]
+        failures = self._judge(found, ending)
+        self._confirm(found, memory[VERDICT] == COMPLETE and not failures)
+        return failures
+
+    def _judge(self, found: Class, ending: bytes) -> list[Failure]:
+        """What is wrong with a class."""
+        verdict = found.memory[VERDICT]
         if self._distinct and verdict != LAPSED:
             self.redundant += found.visible.key in self._seen
             self._seen.add(found.visible.key)
@@ -137,8 +144,18 @@ class Judge:
         """
         found = Class(memory, histories, self.settling)
         self._verify(found)
+        self._confirm(found, False)
         message = next(state.failure for state in found.execution.states if state.failure)
         return [Failure("assertion", message, found.execution)]
+
+    def _confirm(self, found: Class, right: bool) -> None:
+        """Ask whether a class tells of all that threads leave out; once for all in which they do the same."""
+        if self.program.confirm is None:
+            return
+        states = self._summary[: found.memory[THREADS]].tobytes()
+        if not right or states not in self._confirmed:
+            self.program.confirm(found.execution, right)
+            self._confirmed.add(states)
 
     def _verify(self, found: Class) -> bytes:
         """Check that what was left out is settled in a class; returns what tells the end of the class from others.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiebreak.errors import InputError
 
 from .operations import Lanes, Location, Operation, Value
+
+if TYPE_CHECKING:
+    from .execution import Execution
 
 MAXIMUM_LANES = 62
 """Operations that may be unordered at once: their states are bits of one word."""
@@ -46,11 +49,15 @@ class Program:
         threads: At least one.
         initial: Values that locations start with; 0 where none is named.
         name: For people.
+        confirm: Called with an execution of every class, and whether it is
+            complete and right.  Raises ``UnsettledError`` if threads left out
+            what they must not, which they then do no more.
     """
 
     threads: tuple[Thread, ...]
     initial: Mapping[Location, Value] = field(default_factory=dict)
     name: str = "program"
+    confirm: Callable[[Execution, bool], None] | None = None
 
     def __post_init__(self) -> None:
         if not self.threads:

@@ -8,6 +8,7 @@ threads of compiled code meet again at the end of the code that they part over
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,7 @@ class Unit:
     Attributes:
         groups: Its threads that have not exited.
         seen: Version of memory that its last fruitless poll saw, or -1.
+        late: Places at which threads stand back until no others can run.
     """
 
     def __init__(self, name: str, rank: int, cta: Any, active: Mask, low: int, high: int) -> None:
@@ -103,6 +105,7 @@ class Unit:
         self.high = high
         self.groups = [Group(0, active, low, high)]
         self.seen = -1
+        self.late: Container[int] = ()
 
     @property
     def ready(self) -> bool:
@@ -114,7 +117,8 @@ class Unit:
         groups = self.groups
         if len(groups) == 1:
             return groups[0]
-        chosen = min((g for g in groups if g.state == READY), key=lambda g: (g.patience, g.place))
+        late = self.late
+        chosen = min((g for g in groups if g.state == READY), key=lambda g: (g.place in late, g.patience, g.place))
         same = [g for g in groups if g.place == chosen.place and g.state != BARRIER]
         return self.merge(same) if len(same) > 1 else chosen
 

@@ -16,15 +16,18 @@ from tiebreak.backends.host import Implementation
 from tiebreak.backends.simulated import run_hosts
 from tiebreak.errors import SimulationError
 from tiebreak.ptx.ranks import Edit, keep_text, make_session
+from tiebreak.sim.explorer.arrivals import Arrivals
 from tiebreak.sim.explorer.cta_runs import CompiledLaunch
 from tiebreak.sim.explorer.ctas import Ctas, Launches
 from tiebreak.sim.explorer.execution import Execution
 from tiebreak.sim.explorer.exploration import Exploration, Options, explore
 from tiebreak.sim.explorer.grouping import Grouping
+from tiebreak.sim.explorer.host_writes import HostWrite
 from tiebreak.sim.explorer.judging import AtEnd, Check
 from tiebreak.sim.explorer.operations import Location, Value
 from tiebreak.sim.explorer.program import Program
 from tiebreak.sim.machine import Machine
+from tiebreak.sim.memory import Allocation
 from tiebreak.sim.ptx.module import Kernel, Module
 from tiebreak.sim.ptx.observation import Access
 from tiebreak.sim.ptx.races import RaceDetector
@@ -32,6 +35,7 @@ from tiebreak.sim.ptx.ranks import RankDevices
 from tiebreak.sim.schedulers.registry import make_scheduler
 from tiebreak.verify.judgement import judge
 
+from .host_writes import record_writes
 from .merges import SETUP
 
 if TYPE_CHECKING:
@@ -50,13 +54,15 @@ class Recording:
 
     Attributes:
         memory: The allocations.
-        launches: By rank and number on its device.
+        steps: Of each rank, what its host launches, and what it writes in between.
+        launched: Ranks, and numbers on their devices, of the launches.
         contents, final: What each allocation held before any kernel knew it, and at the end.
         accesses: All of global memory.
     """
 
     machine: Machine
-    launches: dict[tuple[int, int], CompiledLaunch] = field(default_factory=dict)
+    steps: list[list[CompiledLaunch | HostWrite]]
+    launched: set[tuple[int, int]] = field(default_factory=set)
     contents: dict[int, bytes] = field(default_factory=dict)
     final: dict[int, bytes] = field(default_factory=dict)
     accesses: list[Access] = field(default_factory=list)
@@ -66,6 +72,17 @@ class Recording:
         for base in self.machine.memory.bases:
             if base not in self.contents:
                 self.contents[base] = self._read(base)
+
+    def is_result(self, allocation: Allocation) -> bool:
+        """Whether kernels wrote to an allocation, so that a host reads it before it writes it."""
+        self.look()
+        stop = allocation.base + allocation.size
+        written = (access.addresses for access in self.accesses if access.kind != "read")
+        return any(((addresses >= allocation.base) & (addresses < stop)).any() for addresses in written)
+
+    def note(self, rank: int, allocation: Allocation, write: HostWrite) -> None:
+        """Note what a host wrote."""
+        self.steps[rank].append(write)
 
     def end(self) -> None:
         """Note what all hold at the end."""
@@ -90,6 +107,7 @@ class _Devices(RankDevices):
         self._recording = recording
         self._detector = _Listener(recording, machine.ranks)
         machine.agree = self._detector.settle
+        record_writes(machine, recording.is_result, recording.note)
 
     def run(
         self,
@@ -106,13 +124,15 @@ class _Devices(RankDevices):
         if program.kernel not in SETUP:
             self._recording.look()
             key = program.agent.rank, program.launch
-            launch = CompiledLaunch(kernel, module, program.grid, block, tuple(arguments), shared_bytes)
-            self._recording.launches.setdefault(key, launch)
+            if key not in self._recording.launched:
+                self._recording.launched.add(key)
+                launch = CompiledLaunch(kernel, module, program.grid, block, tuple(arguments), shared_bytes)
+                self._recording.steps[key[0]].append(launch)
         super().run(kernel, module, block, arguments, shared_bytes=shared_bytes)
 
 
 class _Listener(RaceDetector):
-    """A race detector that keeps the accesses of global memory."""
+    """Keeps the accesses of global memory; races are the explorer's to judge."""
 
     def __init__(self, recording: Recording, ranks: int) -> None:
         super().__init__(ranks)
@@ -120,9 +140,8 @@ class _Listener(RaceDetector):
 
     def access(self, access: Access) -> None:
         """Some threads access memory."""
-        if access.space == "global" and (access.position.rank, access.position.launch) in self._recording.launches:
+        if access.space == "global" and (access.position.rank, access.position.launch) in self._recording.launched:
             self._recording.accesses.append(replace(access, addresses=access.addresses.copy(), values=()))
-        super().access(access)
 
 
 def record_run(
@@ -138,7 +157,7 @@ def record_run(
     @contextlib.contextmanager
     def session(machine: Machine) -> Iterator[None]:
         machine.settings = replace(machine.settings, stop_at_first=False)
-        recordings.append(Recording(machine))
+        recordings.append(Recording(machine, [[] for _ in range(machine.ranks)]))
         with make_session(package, architecture, edit, make_devices=lambda machine: _Devices(machine, recordings[0]))(
             machine
         ):
@@ -171,25 +190,30 @@ class CompiledMerge:
         self._recording = recording
         grouping = Grouping(recording.machine.memory)
         # What is written must be known before what reads it is looked at.
+        for write in (step for steps in recording.steps for step in steps if isinstance(step, HostWrite)):
+            grouping.note_write(write.address, write.address + len(write.after))
         for access in sorted(recording.accesses, key=lambda access: access.kind == "read"):
             grouping.note(access)
-        ranks = recording.machine.ranks
-        launches = [
-            [launch for (rank, _), launch in sorted(recording.launches.items(), key=_by_place) if rank == own]
-            for own in range(ranks)
-        ]
-        self.launches = Launches(recording.machine.memory, launches, recording.contents, grouping)
+        self.launches = Launches(recording.machine.memory, recording.steps, recording.contents, grouping)
         self._ctas = Ctas(self.launches, self._title)
-        self.program = self._ctas.program
+        self._arrivals = Arrivals(self._ctas)
+        self.program = replace(self._ctas.program, confirm=self._arrivals.confirm)
 
     @property
     def machine_runs(self) -> int:
         """Times that the PTX machine ran a CTA."""
         return self._ctas.machine_runs
 
-    def learn(self) -> None:
-        """Find out by a random execution which loops wait, so that a search need not begin anew for them."""
-        Exploration(self.program, Options("ptx", merge_awaits=True)).sample(1)
+    def learn(self, take_turns: bool = True) -> None:
+        """Find out by a random execution which loops wait, so that a search need not begin anew for them.
+
+        Args:
+            take_turns: Whether to explore one order of interchangeable arrivals only, see ``arrivals``.
+        """
+        executions: list[Execution] = []
+        Exploration(self.program, Options("ptx", merge_awaits=True), visit=executions.append).sample(1)
+        if take_turns and executions:
+            self._arrivals.learn(executions[-1])
 
     def check(self, execution: Execution) -> str | None:
         """Say where memory differs from what the recorded run left."""
@@ -206,17 +230,18 @@ class CompiledMerge:
         return int.from_bytes(self._recording.final[allocation.base][address - allocation.base :][:size], "little")
 
 
-def _by_place(entry: tuple[tuple[int, int], CompiledLaunch]) -> tuple[int, int]:
-    return entry[0]
-
-
 @contextlib.contextmanager
 def open_compiled(
-    scenario: Scenario, package: str = "tiebreak.impl", architecture: str = ARCHITECTURE, edit: Edit = keep_text
+    scenario: Scenario,
+    package: str = "tiebreak.impl",
+    architecture: str = ARCHITECTURE,
+    edit: Edit = keep_text,
+    *,
+    take_turns: bool = True,
 ) -> Iterator[tuple[Program, Check]]:
     """The compiled kernels of a scenario as a program, and what must hold; see ``explore_compiled``."""
     merge = CompiledMerge(scenario, record_run(scenario, package, architecture, edit))
-    merge.learn()
+    merge.learn(take_turns)
     yield merge.program, AtEnd(merge.check, results=False)
 
 
@@ -226,6 +251,8 @@ def explore_compiled(
     package: str = "tiebreak.impl",
     architecture: str = ARCHITECTURE,
     edit: Edit = keep_text,
+    *,
+    take_turns: bool = True,
 ) -> Exploration:
     """Explore the compiled kernels of a scenario to the end or the first failure.
 
@@ -235,10 +262,11 @@ def explore_compiled(
         package: Package that holds the implementation.
         architecture: Target to compile for.
         edit: Changes the code of kernels.
+        take_turns: Whether one order of interchangeable arrivals stands for all, see ``sim.explorer.arrivals``.
 
     Raises:
         SimulationError: The recorded run broke a property.
         MissingBackendError: Kernels are not compiled, and CuTeDSL is not there.
     """
-    with open_compiled(scenario, package, architecture, edit) as (program, check):
+    with open_compiled(scenario, package, architecture, edit, take_turns=take_turns) as (program, check):
         return explore(program, options, check)

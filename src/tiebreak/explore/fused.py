@@ -29,7 +29,7 @@ FUSED_MUTANTS = {
 
 @contextlib.contextmanager
 def open_fused(
-    parameters: Sequence[str] = (), mutant: str = "", architecture: str = ARCHITECTURE
+    parameters: Sequence[str] = (), mutant: str = "", architecture: str = ARCHITECTURE, *, take_turns: bool = True
 ) -> Iterator[tuple[Program, Check]]:
     """The fused merge, and what must hold of its executions.
 
@@ -37,13 +37,14 @@ def open_fused(
         parameters: ``name=value`` of fields of the scenario.
         mutant: Name of a seeded bug, or an empty string.
         architecture: Target to compile for.
+        take_turns: Whether one order of interchangeable arrivals stands for all, see ``sim.explorer.arrivals``.
 
     Raises:
         InputError: There is no such mutant.
         MissingBackendError: The merge is not compiled, and CuTeDSL is not there.
     """
     with open_compiled(
-        fused_scenario(parameters), architecture=architecture, edit=_find_edit(mutant)
+        fused_scenario(parameters), architecture=architecture, edit=_find_edit(mutant), take_turns=take_turns
     ) as (program, check):  # fmt: skip
         yield program, check
 

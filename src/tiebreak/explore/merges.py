@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import torch
-
 from tiebreak.backends.host import Implementation
 from tiebreak.backends.simulated import run_hosts
 from tiebreak.errors import SimulationError, UnsupportedOperationError
@@ -17,14 +15,18 @@ from tiebreak.sim import agent
 from tiebreak.sim.device import Launch, Work
 from tiebreak.sim.explorer.execution import Execution
 from tiebreak.sim.explorer.exploration import Exploration, Options, explore
-from tiebreak.sim.explorer.interpreted import HostWrite, Kernels, Launches
+from tiebreak.sim.explorer.host_writes import HostWrite
+from tiebreak.sim.explorer.interpreted import Kernels, Launches
 from tiebreak.sim.explorer.judging import AtEnd, Check
 from tiebreak.sim.explorer.operations import Location, Value
 from tiebreak.sim.explorer.program import Program
 from tiebreak.sim.interpreter import open_session
 from tiebreak.sim.machine import Machine
+from tiebreak.sim.memory import Allocation
 from tiebreak.sim.observer import Touch
 from tiebreak.sim.schedulers.registry import make_scheduler
+
+from .host_writes import record_writes
 
 if TYPE_CHECKING:
     from tiebreak.verify.scenario import Scenario
@@ -54,8 +56,13 @@ def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple
         machine.settings = replace(machine.settings, stop_at_first=False)
         launches = Launches(machine.memory, [[] for _ in range(machine.ranks)], {})
         recorded.append(launches)
+
+        def note(rank: int, allocation: Allocation, write: HostWrite) -> None:
+            launches.launches[rank].append(write)
+            launches.written.add(allocation.base)
+
         setattr(machine, "enqueue", _recording(machine, launches))  # noqa: B010 - a method, to type checkers
-        setattr(machine, "overwrite", _recording_writes(machine, launches))  # noqa: B010
+        record_writes(machine, lambda allocation: allocation.base in launches.written, note)
         for name in ("store", "atomic"):
             setattr(machine.observer, name, _noting(getattr(machine.observer, name), launches))
         with open_session(machine):
@@ -86,22 +93,6 @@ def _recording(machine: Machine, launches: Launches) -> Callable[[int, int, Work
         for base in machine.memory.bases:
             if base not in launches.contents:
                 launches.contents[base] = _read(launches, base)
-
-    return record
-
-
-def _recording_writes(machine: Machine, launches: Launches) -> Callable[[int, torch.Tensor, torch.Tensor], None]:
-    """Note what hosts write between launches; what was written there before they read first."""
-    overwrite = machine.overwrite
-
-    def record(rank: int, target: torch.Tensor, values: torch.Tensor) -> None:
-        allocation = launches.memory.register(target, name=f"r{rank}.written", rank=rank)
-        size = target.numel() * target.element_size()
-        before = ctypes.string_at(target.data_ptr(), size) if allocation.base in launches.written else None
-        overwrite(rank, target, values)
-        after = ctypes.string_at(target.data_ptr(), size)
-        launches.launches[rank].append(HostWrite(target.data_ptr(), target.element_size(), before, after))
-        launches.written.add(allocation.base)
 
     return record
 
