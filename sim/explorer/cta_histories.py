@@ -47,10 +47,6 @@ class Turn:
     location: Location
     value: Value
 
-    def is_awaited(self, block: Block) -> bool:
-        """Whether a block is the arrival, and has to wait."""
-        return self.value is not None and is_update(block, self.location)
-
     def wait(self, block: Block) -> Await:
         """Wait for the turn; neither orders more than the arrival itself nor races where that does not."""
         (update,) = block.operations
@@ -80,11 +76,12 @@ class CtaHistory:
     def follow(self) -> Generator[Operation | Lanes, Any, tuple[Answer, ...]]:
         """Issue what the CTA does; returns what it has read at its end."""
         answers: tuple[Answer, ...] = ()
-        block = self.block(answers)
+        block, turn = self.block(answers), self.ctas.launches.turns.get(self.place)
         while block is not None:
-            turn = self.ctas.launches.turns.get(self.place)
-            if turn is not None and turn.is_awaited(block):
-                yield turn.wait(block)
+            if turn is not None and is_update(block, turn.location):
+                if turn.value is not None:
+                    yield turn.wait(block)
+                turn = None
             wait = self._wait(answers, block)
             operations = wait.operations if wait is not None else block.operations
             sent = yield operations[0] if len(operations) == 1 else Lanes(operations)
