@@ -41,10 +41,12 @@ class Cluster:
     Attributes:
         executor: Takes the tasks.
         workers: How many it has now.
+        address: Where its scheduler is.
     """
 
     executor: Executor
     workers: int
+    address: str
 
 
 @contextlib.contextmanager
@@ -79,7 +81,7 @@ def open_cluster(address: str = "", workers: int | None = None) -> Iterator[Clus
             raise WorkerError("cluster", value=address, limit=f"a Dask scheduler that answers: {error}") from error
         if address:
             stack.callback(client.run, close_program, on_error="ignore")
-        yield Cluster(stack.enter_context(client.get_executor()), len(client.nthreads()))
+        yield Cluster(client.get_executor(), len(client.nthreads()), client.scheduler.address)
 
 
 class Distribution:

@@ -230,17 +230,18 @@ def plan_shards(request: ExploreRequest, shards: int, exactly: bool = True) -> P
         InputError: There is no such program or option.
     """
     plan = Plan(Subject.name(request), shards, SPLITS[0], Refinement(), identify())
-    before = 0
+    most = 0
     with request.open() as (program, check):
         for split in SPLITS:
-            plan = msgspec.structs.replace(plan, split=split)
-            probe = _look_ahead(plan, program, check)
+            probe = _look_ahead(msgspec.structs.replace(plan, split=split), program, check)
             plan = msgspec.structs.replace(plan, refinement=probe.found)
             count, _ = probe.dealt
-            if count in (before, 0) or count >= PARTS_PER_SHARD * shards:
+            if count <= most:
                 break
-            before = count
-    return plan if exactly else msgspec.structs.replace(plan, shards=max(1, min(shards, count)))
+            plan, most = msgspec.structs.replace(plan, split=split), count
+            if count >= PARTS_PER_SHARD * shards:
+                break
+    return plan if exactly else msgspec.structs.replace(plan, shards=max(1, min(shards, most)))
 
 
 def _look_ahead(plan: Plan, program: Program, check: Check | None) -> Exploration:
