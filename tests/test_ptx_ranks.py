@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from tiebreak.backends import Outcome
 from tiebreak.backends.host import HostProgram, Implementation
 from tiebreak.backends.ptx import MAX_POLLS, PtxBackend
 from tiebreak.errors import InputError
 from tiebreak.impl.kernel_store import find_compiler
+from tiebreak.impl.kernels_state import ERROR_KIND, INDEX_RANGE, NO_ERROR
 from tiebreak.mutants.catalogue import MUTANTS as MUTANTS_OF_THE_SOURCE
 from tiebreak.mutants.loader import load_mutated
 from tiebreak.ptx.lowering_mutants import LOWERING_MUTANTS, LoweringMutant, Substitution
 from tiebreak.ptx.ranks import make_session
 from tiebreak.ptx.targets import ARCHITECTURES
-from tiebreak.sim.fabric import simulate
+from tiebreak.sim.fabric import SimulatedFabric, simulate
+from tiebreak.sim.machine import Settings
 from tiebreak.sim.schedulers.registry import make_scheduler
 from tiebreak.verify.case import draw_cases
 from tiebreak.verify.judgement import judge
@@ -89,6 +92,32 @@ def test_compiled_merges_in_one_launch_are_clean(architecture):
     if lacks_cutedsl(FUSED, architecture):
         return
     require_clean(architecture, FUSED, "random:1")
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_a_merge_that_fails_before_it_sends_uses_no_packets(monkeypatch, mode):
+    scenario = replace(FUSED, mode=mode, epochs=3)
+    if lacks_cutedsl(scenario):
+        return
+    warmed = []
+
+    def warm_up(fabric, state, launch):
+        # As on GPUs, whose kernels are loaded by a launch with an error on record.
+        state[ERROR_KIND.value] = INDEX_RANGE.value
+        launch()
+        fabric.synchronize()
+        state[ERROR_KIND.value] = NO_ERROR.value
+        warmed.append(fabric.rank)
+
+    monkeypatch.setattr(SimulatedFabric, "warm_up", warm_up)
+    outputs: list[list[object]] = [[], []]
+    hosts = [HostProgram(Implementation(), scenario, draw_cases(scenario), own, MAX_POLLS) for own in outputs]
+    scheduler = make_scheduler("random:2")
+    scheduler.begin()
+    session = make_session("tiebreak.impl", "sm_100a")
+    execution = simulate(hosts, scheduler, Settings(tolerate_stalls=True), session=session)
+    assert warmed == [0, 1] or warmed == [1, 0]
+    assert judge(scenario, Outcome(outputs, execution.errors)) == []
 
 
 @pytest.mark.parametrize("form", ["three ranks", "graph", "dead", "a full row", "waiting CTAs fill the device"])
