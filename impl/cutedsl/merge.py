@@ -253,7 +253,7 @@ def merge_row(specialization: SelectorSpecialization, this: Any, index: Int32) -
         solved = failed
     if ~solved:
         select_streamed(row, this.k)
-    # All have read it, and the next kernel will.  A merge that failed need not have sent anything, and goes no epoch on.
+    # All have read it, and the next kernel will.  A merge that failed may have sent nothing, and keeps its epoch.
     place = this.buffer + this.uses + Int64(index) * 8 + (this.epoch & 1) * 4
     store_word(place, this.row_uses, (this.thread == 0) & ~failed)
     return failed
