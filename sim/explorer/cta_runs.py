@@ -16,7 +16,7 @@ from tiebreak.errors import UnsupportedOperationError
 from ..ptx import executor
 from ..ptx.atomic import UpdateOperation, resolve_update
 from ..ptx.executor_cta import Cta
-from ..ptx.executor_groups import BARRIER as WAITING
+from ..ptx.executor_groups import READY
 from ..ptx.findings import Finding, FindingError
 from ..ptx.module import Instruction, Kernel, Module
 from ..ptx.observation import Access, Position, Threads
@@ -167,10 +167,10 @@ class CtaRun:
         return None if self._thread.dead else issued
 
     def rests(self, strands: int) -> bool:
-        """Whether all threads of some strands wait at a barrier, or exited."""
+        """Whether all threads of some strands wait for others, or exited."""
         for cta in self._launch.started:
             for group in (group for unit in cta.units for group in unit.groups):
-                if group.state != WAITING and self._grouping.touched(cta.position, group.threads) & strands:
+                if group.state == READY and self._grouping.touched(cta.position, group.threads) & strands:
                     return False
         return True
 

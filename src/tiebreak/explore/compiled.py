@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tiebreak.backends.host import Implementation
@@ -30,6 +31,7 @@ from tiebreak.sim.machine import Machine
 from tiebreak.sim.memory import Allocation
 from tiebreak.sim.ptx.module import Kernel, Module
 from tiebreak.sim.ptx.observation import Access
+from tiebreak.sim.ptx.parser import parse
 from tiebreak.sim.ptx.races import RaceDetector
 from tiebreak.sim.ptx.ranks import RankDevices
 from tiebreak.sim.schedulers.registry import make_scheduler
@@ -100,11 +102,13 @@ class _Devices(RankDevices):
     Args:
         machine: The machine.
         recording: Takes the notes.
+        edit: Changes the code that is noted, not the code that runs.
     """
 
-    def __init__(self, machine: Machine, recording: Recording) -> None:
+    def __init__(self, machine: Machine, recording: Recording, edit: Edit) -> None:
         super().__init__(machine)
-        self._recording = recording
+        self._recording, self._edit = recording, edit
+        self._modules: dict[str, Module] = {}
         self._detector = _Listener(recording, machine.ranks)
         machine.agree = self._detector.settle
         record_writes(machine, recording.is_result, recording.note)
@@ -126,9 +130,16 @@ class _Devices(RankDevices):
             key = program.agent.rank, program.launch
             if key not in self._recording.launched:
                 self._recording.launched.add(key)
-                launch = CompiledLaunch(kernel, module, program.grid, block, tuple(arguments), shared_bytes)
+                noted = self._change(program.kernel, module)
+                own = noted.kernels[kernel.name]
+                launch = CompiledLaunch(own, noted, program.grid, block, tuple(arguments), shared_bytes)
                 self._recording.steps[key[0]].append(launch)
         super().run(kernel, module, block, arguments, shared_bytes=shared_bytes)
+
+    def _change(self, kernel: str, module: Module) -> Module:
+        """A module with the code that is to be explored."""
+        text = self._edit(kernel, module.text)
+        return module if text == module.text else self._modules.setdefault(text, parse(text, kernel))
 
 
 class _Listener(RaceDetector):
@@ -149,6 +160,9 @@ def record_run(
 ) -> Recording:
     """Run a scenario once under the default schedule, with compiled kernels; races are not looked at.
 
+    What runs is the code as it was compiled, so that it is known what is right;
+    what is noted of launches is the changed code.
+
     Raises:
         SimulationError: The run broke a property, as the specification has it.
     """
@@ -158,9 +172,8 @@ def record_run(
     def session(machine: Machine) -> Iterator[None]:
         machine.settings = replace(machine.settings, stop_at_first=False)
         recordings.append(Recording(machine, [[] for _ in range(machine.ranks)]))
-        with make_session(package, architecture, edit, make_devices=lambda machine: _Devices(machine, recordings[0]))(
-            machine
-        ):
+        devices = partial(_Devices, recording=recordings[0], edit=edit)
+        with make_session(package, architecture, make_devices=devices)(machine):
             yield
 
     scheduler = make_scheduler("default")
