@@ -15,10 +15,11 @@ import pytest
 
 from tiebreak.errors import InputError, ReplayError, WorkerError
 from tiebreak.explore import shards
+from tiebreak.explore import union as union_module
 from tiebreak.explore.cluster import Distribution
 from tiebreak.explore.command import ExploreRequest
 from tiebreak.explore.counts import Expectation, read_manifest
-from tiebreak.explore.shards import Part, Plan, Task, close_program, explore_shard, plan_shards
+from tiebreak.explore.shards import Part, Plan, Subject, Task, close_program, explore_shard, plan_shards
 from tiebreak.explore.union import Union
 from tiebreak.sim.explorer import exploration as module
 from tiebreak.sim.explorer.exploration import Options
@@ -227,7 +228,7 @@ def test_lost_shard_leaves_what_is_resumable(tmp_path: Path) -> None:
     why = "1 of 3 shards are missing, 1 the first: RuntimeError: the worker died"
     assert str(union.conclusion) == f"UNKNOWN({why})"
     union.save(tmp_path / "checkpoint")
-    again, executor = Union.resume(tmp_path / "checkpoint", plan_shards(BARRIER, 3)), Inline()
+    again, executor = Union.resume(tmp_path / "checkpoint", Subject.name(BARRIER), 3), Inline()
     Distribution(again, executor).run()
     assert [task.shard for task in executor.tasks] == [1]
     assert (str(again.conclusion), again.counts.complete) == ("PROVED", 463)
@@ -239,24 +240,29 @@ def test_shard_goes_on_from_the_checkpoint_that_came_back(monkeypatch: pytest.Mo
     monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(ticks)))
     union, executor = Union(plan_shards(BARRIER, 2)), Inline()
     looks: list[int] = []
-    Distribution(union, executor, slice=60.0).run(is_stopped=lambda: looks.append(1) or len(looks) > 3)
+    Distribution(union, executor, first=60.0).run(is_stopped=lambda: looks.append(1) or len(looks) > 3)
     assert union.conclusion.verdict is Verdict.UNKNOWN and 0 < union.progress < 1
     assert any(task.state for task in executor.tasks)
     union.save(tmp_path / "checkpoint")
-    again = Union.resume(tmp_path / "checkpoint", plan_shards(BARRIER, 2))
+    again = Union.resume(tmp_path / "checkpoint", Subject.name(BARRIER))
     done = again.counts.complete
     Distribution(again, Inline()).run()
     assert (str(again.conclusion), again.counts.complete) == ("PROVED", 463) and done < 463
 
 
-def test_checkpoint_of_other_shards_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "checkpoint"
+def test_checkpoint_of_other_shards_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, subject = tmp_path / "checkpoint", Subject.name(BARRIER)
     Union(plan_shards(BARRIER, 3)).save(path)
-    with pytest.raises(ReplayError, match="one of this program"):
-        Union.resume(path, plan_shards(BARRIER, 4))
+    with pytest.raises(ReplayError, match="4 shards of Subject"):
+        Union.resume(path, subject, 4)
+    with pytest.raises(ReplayError, match="any shards of Subject"):
+        Union.resume(path, Subject.name(replace(BARRIER, model="sc")))
+    monkeypatch.setattr(union_module, "identify", lambda: {"sources": "others"})
+    with pytest.raises(ReplayError, match="of the same versions.*others"):
+        Union.resume(path, subject)
     path.write_bytes(b"\xff nothing")
     with pytest.raises(ReplayError, match="one of several shards"):
-        Union.resume(path, plan_shards(BARRIER, 3))
+        Union.resume(path, subject)
 
 
 @pytest.mark.parametrize("entry", ["tiebreak", "sources", "python", "triton"])

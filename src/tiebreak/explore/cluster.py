@@ -13,16 +13,17 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from tiebreak.errors import MissingBackendError, TiebreakError, WorkerError
 
-from .shards import Part, Task, close_program, explore_shard
+from .shards import Part, Task, close_program, explore_shard, identify
 from .union import Union
 
-SLICE_SECONDS = 60.0
-"""After so long a worker sends back a checkpoint, so that no more than that is lost with it."""
+FIRST_SECONDS, MOST_SECONDS = 5.0, 60.0
+"""After so long a worker sends back a checkpoint, so that no more than that is lost with it: soon, then less often."""
 
 LOOK_SECONDS = 0.5
 """Time between two looks at Ctrl-C and the clock."""
@@ -80,8 +81,26 @@ def open_cluster(address: str = "", workers: int | None = None) -> Iterator[Clus
         except (OSError, TimeoutError, ValueError) as error:
             raise WorkerError("cluster", value=address, limit=f"a Dask scheduler that answers: {error}") from error
         if address:
+            _check_scheduler(client)
             stack.callback(client.run, close_program, on_error="ignore")
         yield Cluster(client.get_executor(), len(client.nthreads()), client.scheduler.address)
+
+
+def _check_scheduler(client: Any) -> None:
+    """Refuse a scheduler that cannot read what it is sent, and would be silent about it.
+
+    Raises:
+        WorkerError: This package is not installed there.
+    """
+    try:
+        client.run_on_scheduler(identify)
+    except ImportError as error:
+        raise _lack(client.scheduler.address, error) from error
+
+
+def _lack(place: str, error: ImportError) -> WorkerError:
+    """Error about a place where packages are missing."""
+    return WorkerError(place, value=str(error), limit="has this package", remedy="install tiebreak[cluster] there")
 
 
 class Distribution:
@@ -90,11 +109,11 @@ class Distribution:
     Args:
         union: Takes what comes back, and knows what is left to do.
         executor: Explores.
-        slice: Seconds after which a worker sends back a checkpoint.
+        first: Seconds after which a worker sends back a checkpoint at first.
     """
 
-    def __init__(self, union: Union, executor: Executor, slice: float = SLICE_SECONDS) -> None:
-        self.union, self._executor, self._slice = union, executor, slice
+    def __init__(self, union: Union, executor: Executor, first: float = FIRST_SECONDS) -> None:
+        self.union, self._executor, self._first = union, executor, first
         self._pending: dict[Future[bytes], int] = {}
 
     def run(
@@ -128,7 +147,7 @@ class Distribution:
 
     def _submit_all(self) -> None:
         """Hand out all that is left to do."""
-        for task in self.union.list_tasks(self._slice):
+        for task in self.union.list_tasks(self._first):
             self._submit(task)
 
     def _submit(self, task: Task) -> None:
@@ -141,14 +160,15 @@ class Distribution:
             part = msgspec.json.decode(future.result(), type=Part)
         except TiebreakError:
             raise
-        except ModuleNotFoundError as error:
-            raise WorkerError("a worker", limit=f"has the package that is missing there: {error}") from error
+        except ImportError as error:
+            raise _lack("a worker", error) from error
         except (Exception, CancelledError) as error:
             self.union.lost[shard] = f"{type(error).__name__}: {error}"
             return
         self.union.add(part)
         if part.state and not part.refined:
-            self._submit(Task(self.union.plan, shard, self._slice, part.state))
+            seconds = min(MOST_SECONDS, max(self._first, part.counts.seconds))
+            self._submit(Task(self.union.plan, shard, seconds, part.state))
 
     def _cancel(self) -> None:
         """Let go of what was not done yet."""

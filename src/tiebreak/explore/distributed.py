@@ -12,7 +12,7 @@ from tiebreak.sim.explorer.verdicts import Verdict
 
 from .cluster import SHARDS_PER_WORKER, Cluster, Distribution, open_cluster
 from .command import PROGRESS_SECONDS, ExploreRequest, catch_interrupt, print_conclusion, show
-from .shards import plan_shards
+from .shards import Subject, plan_shards
 from .union import Union
 
 
@@ -42,11 +42,10 @@ def run_distributed(request: ExploreRequest, console: Console) -> int:
 
 def _begin(request: ExploreRequest, cluster: Cluster) -> Union:
     """No shards yet, or those of the checkpoint."""
-    wanted = request.shards or SHARDS_PER_WORKER * max(1, cluster.workers)
-    plan = plan_shards(request, wanted, exactly=bool(request.shards))
     if request.checkpoint is not None and request.checkpoint.exists():
-        return Union.resume(request.checkpoint, plan)
-    return Union(plan)
+        return Union.resume(request.checkpoint, Subject.name(request), request.shards or 0)
+    wanted = request.shards or SHARDS_PER_WORKER * max(1, cluster.workers)
+    return Union(plan_shards(request, wanted, exactly=bool(request.shards)))
 
 
 def _keep(union: Union, request: ExploreRequest) -> None:

@@ -19,7 +19,7 @@ from tiebreak.sim.explorer.refinement import Refinement
 from tiebreak.sim.explorer.verdicts import Conclusion, Counts, Verdict
 
 from .pictures import Pictures
-from .shards import Part, Plan, Task
+from .shards import Part, Plan, Subject, Task, identify
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -155,20 +155,22 @@ class Union:
         temporary.replace(path)
 
     @classmethod
-    def resume(cls, path: Path, plan: Plan) -> Union:
-        """The union of a file.
+    def resume(cls, path: Path, subject: Subject, shards: int = 0) -> Union:
+        """The union of a file, of so many shards unless that is 0.
 
         Raises:
-            ReplayError: It is another program's, or these are other sources.
+            ReplayError: It is of another program or number of shards, or these are other sources.
         """
         try:
             saved = msgspec.json.decode(path.read_bytes(), type=Saved)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise ReplayError("checkpoint", value=str(path), limit="one of several shards") from None
-        known = msgspec.structs.replace(saved.plan, split=plan.split, refinement=plan.refinement)
-        if known != plan:
-            raise ReplayError("checkpoint", value=saved.plan.subject.program, limit="one of this program and sources")
-        union = cls(saved.plan, seconds=saved.seconds)
+        plan = saved.plan
+        if plan.subject != subject or shards not in (0, plan.shards):
+            raise ReplayError("checkpoint", value=str(plan.subject), limit=f"{shards or 'any'} shards of {subject}")
+        if plan.identity != identify():
+            raise ReplayError("checkpoint", value=plan.identity, limit=f"of the same versions, {identify()}")
+        union = cls(plan, seconds=saved.seconds)
         for part in saved.parts:
             union.add(part)
         return union
