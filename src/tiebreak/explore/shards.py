@@ -56,7 +56,6 @@ class Subject(msgspec.Struct, frozen=True):
     mutant: str
     model: str
     awaits: str
-    arrivals: str
     steps: int
 
     @classmethod
