@@ -258,7 +258,7 @@ def test_checkpoint_of_other_shards_is_refused(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(ReplayError, match="any shards of Subject"):
         Union.resume(path, Subject.name(replace(BARRIER, model="sc")))
     monkeypatch.setattr(union_module, "identify", lambda: {"sources": "others"})
-    with pytest.raises(ReplayError, match="of the same versions.*others"):
+    with pytest.raises(ReplayError, match="of the same versions"):
         Union.resume(path, subject)
     path.write_bytes(b"\xff nothing")
     with pytest.raises(ReplayError, match="one of several shards"):
