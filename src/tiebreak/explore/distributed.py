@@ -76,9 +76,8 @@ def _make_report(console: Console, cluster: Cluster) -> Callable[[Union], None]:
 
 def _describe(union: Union, cluster: Cluster) -> str:
     """How the search was divided."""
-    dealt = max((part.dealt[0] for part in union.parts.values()), default=0)
-    anew = f"; begun anew {union.rounds} times as more was found out" if union.rounds else ""
-    return (
-        f"{union.finished} of {union.plan.shards} shards on {cluster.workers} workers, {dealt} parts from decision "
-        f"{union.plan.split} on{anew}"
-    )
+    text = f"{union.finished} of {union.plan.shards} shards on {cluster.workers} workers"
+    if union.parts:
+        dealt = max(part.dealt[0] for part in union.parts.values())
+        text += f", {dealt} parts of the search from decision {union.plan.split} on"
+    return text + (f"; begun anew {union.rounds} times, as more was found out" if union.rounds else "")

@@ -230,17 +230,17 @@ def plan_shards(request: ExploreRequest, shards: int, exactly: bool = True) -> P
         InputError: There is no such program or option.
     """
     plan = Plan(Subject.name(request), shards, SPLITS[0], Refinement(), identify())
-    most = 0
+    most, before = 0, (0, 0)
     with request.open() as (program, check):
         for split in SPLITS:
             probe = _look_ahead(msgspec.structs.replace(plan, split=split), program, check)
             plan = msgspec.structs.replace(plan, refinement=probe.found)
-            count, _ = probe.dealt
-            if count <= most:
+            if probe.dealt[0] > most:
+                plan, most = msgspec.structs.replace(plan, split=split), probe.dealt[0]
+            # Where the same is dealt out again, nothing but whole classes is.
+            if most >= PARTS_PER_SHARD * shards or probe.dealt == before:
                 break
-            plan, most = msgspec.structs.replace(plan, split=split), count
-            if count >= PARTS_PER_SHARD * shards:
-                break
+            before = probe.dealt
     return plan if exactly else msgspec.structs.replace(plan, shards=max(1, min(shards, most)))
 
 
