@@ -211,6 +211,10 @@ def explore(
         str, typer.Option(help="exhaustive, or N executions drawn: random:N, pct:N, pct:N:DEPTH, pos:N, surw:N.")
     ] = "exhaustive",
     awaits: Annotated[str, typer.Option(help="distinct, or merged: all values that end a wait as one.")] = "distinct",
+    arrivals: Annotated[
+        str,
+        typer.Option(help="distinct, or merged: orders in which CTAs of the fused merge finish, if they are alike."),
+    ] = "merged",
     shard: Annotated[str, typer.Option(help="Part i of n of the search, as i/n; their counts add up.")] = "0/1",
     seconds: Annotated[float, typer.Option(help="Time limit.")] = float("inf"),
     seed: Annotated[int, typer.Option(help="Seed of random executions.", min=0)] = 0,
@@ -235,6 +239,7 @@ def explore(
         model=model,
         strategy=strategy,
         awaits=awaits,
+        arrivals=arrivals,
         shard=shard,
         seconds=seconds,
         seed=seed,

@@ -31,6 +31,7 @@ from .shortest import find_counterexample
 
 PROGRESS_SECONDS = 5.0
 FUSED = "fused"
+EXHAUSTIVE = "exhaustive"
 SMALLEST_MERGE = "rows=1,k=1,local=1,length=1"
 """Sizes of a merge: a protocol has the same executions with more candidates, and each has more events."""
 
@@ -46,6 +47,7 @@ class ExploreRequest:
         model: Memory model.
         strategy: ``exhaustive``, or ``random``, ``pct``, ``pos`` or ``surw`` and ``:N`` executions.
         awaits: ``distinct`` or ``merged``.
+        arrivals: Likewise, of the orders in which CTAs of the fused merge finish; samples tell them apart.
         shard: ``i/n``.
         seconds: Time limit.
         seed: Of random executions.
@@ -60,8 +62,9 @@ class ExploreRequest:
     program: str
     parameters: tuple[str, ...] = ()
     model: str = "ptx"
-    strategy: str = "exhaustive"
+    strategy: str = EXHAUSTIVE
     awaits: str = "distinct"
+    arrivals: str = "merged"
     shard: str = "0/1"
     seconds: float = float("inf")
     seed: int = 0
@@ -101,7 +104,8 @@ class ExploreRequest:
         if self.program == FUSED:
             from .fused import open_fused
 
-            with open_fused(self.parameters, self.mutant) as opened:
+            take_turns = _is_merged("arrivals", self.arrivals) and self.strategy == EXHAUSTIVE
+            with open_fused(self.parameters, self.mutant, take_turns=take_turns) as opened:
                 yield opened
             return
         if self.mutant:
@@ -128,14 +132,12 @@ class ExploreRequest:
         Raises:
             InputError: One has a wrong form.
         """
-        if self.awaits not in ("distinct", "merged"):
-            raise InputError("awaits", value=self.awaits, limit="distinct or merged")
         part, _, whole = self.shard.partition("/")
         if not (part.isdecimal() and whole.isdecimal()):
             raise InputError("shard", value=self.shard, limit="of the form i/n")
         return Options(
             model=self.model,
-            merge_awaits=self.awaits == "merged",
+            merge_awaits=_is_merged("awaits", self.awaits),
             shard=int(part),
             shards=int(whole),
             steps=self.steps,
@@ -143,6 +145,13 @@ class ExploreRequest:
             # Of kernels nearly everything is in order, and nothing but the flags is left to the search.
             settle=self.program == "merge",
         )
+
+
+def _is_merged(option: str, value: str) -> bool:
+    """Whether an option says ``merged``."""
+    if value not in ("distinct", "merged"):
+        raise InputError(option, value=value, limit="distinct or merged")
+    return value == "merged"
 
 
 def _read(text: str) -> object:
@@ -160,7 +169,7 @@ def run_exploration(request: ExploreRequest, console: Console) -> int:
         return run_distributed(request, console)
     with request.open() as (program, check):
         exploration = _begin(request, program, check)
-        if request.strategy == "exhaustive":
+        if request.strategy == EXHAUSTIVE:
             _run(exploration, request, console)
         else:
             _sample(exploration, request)

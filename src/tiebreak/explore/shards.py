@@ -56,6 +56,7 @@ class Subject(msgspec.Struct, frozen=True):
     mutant: str
     model: str
     awaits: str
+    arrivals: str
     steps: int
 
     @classmethod
