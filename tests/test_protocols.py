@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise, permutations
+from typing import TypeVar
 
 import pytest
 from typer.testing import CliRunner
 
 from tiebreak.cli import app
-from tiebreak.errors import InputError
-from tiebreak.explore import mutation
+from tiebreak.errors import InputError, MissingBackendError, SimulationError
+from tiebreak.explore import fused, mutation
+from tiebreak.explore.fused import FUSED_MUTANTS
 from tiebreak.explore.mutation import OPTIONS, list_correct, list_mutants, run_correct, run_explored
 from tiebreak.explore.shortest import find_counterexample, find_failures
+from tiebreak.impl.kernel_store import find_compiler
 from tiebreak.mutants.protocols import PROTOCOL_MUTANTS, PROTOCOLS
 from tiebreak.sim.explorer.counterexample import explain, replay
 from tiebreak.sim.explorer.exploration import Exploration, explore
@@ -24,6 +28,9 @@ from tiebreak.sim.explorer.schedule import collect_needs, order_events
 from tiebreak.sim.protocols.push import ALTERNATING
 from tiebreak.sim.protocols.rows import ROWS
 from tiebreak.verify import job
+from tiebreak.verify.scenario import Scenario
+
+Ran = TypeVar("Ran")
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -79,7 +86,66 @@ def test_mutant_without_a_proof_of_its_protocol_is_alive(monkeypatch: pytest.Mon
 
 
 def test_every_mutant_belongs_to_something_correct() -> None:
-    assert {mutation.find_correct(name) for name in list_mutants()} == set(list_correct())
+    # Beside what mutants change there are the fused merge of more epochs, and its variants.
+    others = set(list_correct()) - {mutation.find_correct(name) for name in list_mutants()}
+    assert {name.partition("/")[0] for name in others} == {"fused"}
+    assert {mutation.find_correct(name) for name in list_mutants()} <= set(list_correct())
+
+
+def run_fused(run: Callable[[str], Ran], name: str) -> Ran | None:
+    """Explore a fused merge; None if it is not compiled and cannot be, which is then said."""
+    try:
+        return run(name)
+    except SimulationError as error:
+        if find_compiler() is not None or "CuTeDSL is not" not in str(error):
+            raise
+    return None
+
+
+def test_mutants_of_the_fused_merge_are_in_the_list() -> None:
+    names = [name.removeprefix("fused/") for name in list_mutants() if name.startswith("fused/")]
+    assert {*names, *mutation.HALVED} == set(FUSED_MUTANTS) and len(names) >= 12
+    assert all(mutant.source.startswith("https://") for mutant in FUSED_MUTANTS.values())
+    assert {mutation.find_correct(f"fused/{name}") for name in names} == {"fused/epochs=1"}
+    assert any("packets-one-by-one" in name for name in list_correct())
+
+
+def test_mutant_of_the_fused_merge_is_killed_and_drawn() -> None:
+    result = run_fused(run_explored, "fused/fused-packets-gpu")
+    if result is None:
+        return
+    assert result.killed and result.property == "race"
+    assert result.replay == "tiebreak explore fused --mutant fused-packets-gpu --awaits merged --set epochs=1"
+    example = result.counterexample
+    assert example is not None and (example.replayed, example.attempts) == (10, 10)
+    assert 'stroke="#d00"' in example.diagram and "packets" in example.table
+
+
+@pytest.mark.parametrize("name", ["fused/epochs=1", "fused/packets-one-by-one/epochs=1,local=2,k=2,length=4"])
+def test_fused_merge_and_its_variant_are_proved(name: str) -> None:
+    proof = run_fused(run_correct, name)
+    assert proof is None or (proof.verdict, proof.classes) == ("PROVED", 1)
+
+
+def test_a_list_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(scenario: Scenario) -> None:
+        raise SimulationError("host", value="CuTeDSL is not installed")
+
+    monkeypatch.setattr(fused, "find_compiler", lambda: None)
+    monkeypatch.setattr(fused, "record_run", record)
+    monkeypatch.setattr(job, "run_in_workers", lambda *_: pytest.fail("something was run"))
+    for checker in ("explorer", "both"):
+        error = CliRunner().invoke(app, ["mutants", "--checker", checker]).exception
+        assert isinstance(error, MissingBackendError) and "pip install" in str(error)
+
+
+def test_a_variant_without_a_proof_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation, "PROTOCOLS", {**PROTOCOLS, "alternating": ALTERNATING.resize(slots=1)})
+    monkeypatch.setattr(job, "list_correct", lambda: ["alternating", "relay"])
+    monkeypatch.setitem(job.CHECKERS, "explorer", (["relay/relaxed-wait"], run_explored))
+    result = CliRunner().invoke(app, ["mutants", "--checker", "explorer", "--workers", "1"])
+    assert result.exit_code == 1
+    assert "killed by the explorer: 1 of 1" in result.output
 
 
 def test_commands_show_a_mutant_and_refuse_others() -> None:

@@ -1,4 +1,4 @@
-"""Mutants in the explorer: broken protocols, and mutated Triton kernels of the exchange.
+"""Mutants in the explorer: broken protocols, mutated Triton kernels of the exchange, and edited PTX of the fused merge.
 
 Each must fail, in a way that its rule explains, where the correct one is proved.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import TypeAlias
 
 from tiebreak.errors import InputError
 from tiebreak.mutants.catalogue import MUTANTS
@@ -21,14 +23,29 @@ from tiebreak.sim.explorer.judging import Check, Failure
 from tiebreak.sim.explorer.program import Program
 from tiebreak.verify.scenario import Scenario
 
+from .fused import FUSED, FUSED_MUTANTS, FUSED_VARIANTS, PAIRS, open_fused
 from .merges import open_merge
 from .pictures import draw_diagram
-from .shortest import find_failures
+from .shortest import FAILURES, find_failures
 from .table import draw_table
 
 OPTIONS = Options("ptx", merge_awaits=True, races=True)
 MERGE = "merge"
 """What a mutant of kernels has before its name."""
+
+FEW = 4
+"""Failures of the fused merge that are compared: a CTA takes its time on the PTX machine."""
+
+HALVED = ("fused-packets-torn",)
+"""Mutants of the fused merge that only simulated ranks judge: loops that wait for halves of a word are not explored."""
+
+PAIRED = ("packets-one-by-one",)
+"""Variants of the fused merge that are about packets of which two travel at a time."""
+
+FUSED_EXPLORED = tuple(name for name in FUSED_MUTANTS if name not in HALVED)
+"""Mutants of the fused merge in the list."""
+
+Opened: TypeAlias = AbstractContextManager[tuple[Program, Check | None]]
 
 KERNEL_MUTANTS = (
     "no-wait-before-overwrite",
@@ -57,18 +74,27 @@ KERNEL_MUTANTS = (
 
 def list_mutants() -> list[str]:
     """Names of all mutants, with what they belong to."""
-    return [*PROTOCOL_MUTANTS, *(f"{MERGE}/{name}" for name in KERNEL_MUTANTS)]
+    kernels = (f"{MERGE}/{name}" for name in KERNEL_MUTANTS)
+    return [*PROTOCOL_MUTANTS, *kernels, *(f"{FUSED}/{name}" for name in FUSED_EXPLORED)]
 
 
 def list_correct() -> list[str]:
-    """Names of what they are mutants of."""
-    return [*PROTOCOLS, *dict.fromkeys(_shrink(MUTANTS[name].scenario).text() for name in KERNEL_MUTANTS)]
+    """Names of what they are mutants of, and of variants of the fused merge."""
+    kernels = dict.fromkeys(_shrink(MUTANTS[name].scenario).text() for name in KERNEL_MUTANTS)
+    return [*PROTOCOLS, *kernels, *_FUSED_CORRECT]
+
+
+def needs_compiler(names: Iterable[str]) -> bool:
+    """Whether some of these, mutants or correct, are of the fused merge."""
+    return any(name.partition("/")[0] == FUSED for name in names)
 
 
 def find_correct(name: str) -> str:
     """What a mutant is a mutant of."""
     if name in PROTOCOL_MUTANTS:
         return PROTOCOL_MUTANTS[name].protocol.name
+    if needs_compiler([name]):
+        return _name_fused(_list_sizes(_find_fused(name)))
     return _shrink(MUTANTS[_find_kernels(name)].scenario).text()
 
 
@@ -77,7 +103,10 @@ def run_correct(name: str) -> model.Proof:
     from tiebreak.verify.scenario import parse_scenario
 
     started = time.monotonic()
-    opened = _open_protocol(PROTOCOLS[name].program) if name in PROTOCOLS else open_merge(parse_scenario(name))
+    if name in PROTOCOLS:
+        opened: Opened = _open_protocol(PROTOCOLS[name].program)
+    else:
+        opened = open_fused(*_FUSED_CORRECT[name]) if needs_compiler([name]) else open_merge(parse_scenario(name))
     with opened as (program, check):
         exploration = Exploration(program, OPTIONS, check)
         exploration.run()
@@ -91,7 +120,8 @@ def run_explored(name: str) -> model.MutantResult:
     started = time.monotonic()
     wanted, (rule, source) = _expect(name), _describe(name)
     with open_mutant(name) as (program, check):
-        exploration = find_failures(program, replace(OPTIONS, steps=find_steps(name)), check)
+        enough = FEW if needs_compiler([name]) else FAILURES
+        exploration = find_failures(program, replace(OPTIONS, steps=find_steps(name)), check, enough=enough)
         failures = [failure for failure in exploration.failures if kind_of(failure) in wanted]
         example = explain(program, *failures) if failures else None
         drawn = _draw(program, example) if example is not None else None
@@ -121,6 +151,11 @@ def open_mutant(name: str) -> Iterator[tuple[Program, Check | None]]:
     if name in PROTOCOL_MUTANTS:
         yield PROTOCOL_MUTANTS[name].changed.program, None
         return
+    if needs_compiler([name]):
+        bare = _find_fused(name)
+        with open_fused(_list_sizes(bare), bare) as opened:
+            yield opened
+        return
     mutant = MUTANTS[_find_kernels(name)]
     with open_merge(_shrink(mutant.scenario), load_mutated(mutant.name, mutant.edits)) as opened:
         yield opened
@@ -144,6 +179,36 @@ def _find_kernels(name: str) -> str:
     return bare
 
 
+def _find_fused(name: str) -> str:
+    """Name of a mutant of the fused merge without what stands before it."""
+    _, _, bare = name.partition("/")
+    if bare not in FUSED_EXPLORED:
+        raise InputError("mutant", value=name, limit=f"one of {', '.join(list_mutants())}")
+    return bare
+
+
+def _list_sizes(bare: str) -> tuple[str, ...]:
+    """Parameters of the smallest fused merge that a mutant or a variant is one of."""
+    return ("epochs=1", *PAIRS) if bare in PAIRED else ("epochs=1",)
+
+
+def _name_fused(parameters: tuple[str, ...], variant: str = "") -> str:
+    """Name of a correct fused merge."""
+    return "/".join((FUSED, *filter(None, (variant, ",".join(parameters)))))
+
+
+_FUSED_CORRECT: dict[str, tuple[tuple[str, ...], str]] = {
+    _name_fused(parameters, variant): (parameters, variant)
+    for parameters, variant in (
+        (("epochs=1",), ""),
+        (("epochs=2",), ""),
+        (("epochs=1", *PAIRS), ""),
+        *((_list_sizes(variant), variant) for variant in FUSED_VARIANTS),
+    )
+}
+"""Parameters and variant of each correct fused merge."""
+
+
 def _shrink(scenario: Scenario) -> Scenario:
     """The smallest scenario with the same flags."""
     return replace(scenario, k=1, local=1, length=2 if scenario.owner_rows else 1)
@@ -151,11 +216,16 @@ def _shrink(scenario: Scenario) -> Scenario:
 
 def _expect(name: str) -> tuple[str, ...]:
     """Kinds of failure of which one must be found."""
-    return PROTOCOL_MUTANTS[name].failures if name in PROTOCOL_MUTANTS else ("race", "check", "lost signal")
+    if name in PROTOCOL_MUTANTS:
+        return PROTOCOL_MUTANTS[name].failures
+    return ("race", "check") if needs_compiler([name]) else ("race", "check", "lost signal")
 
 
 def _describe(name: str) -> tuple[str, str]:
     """Rule and source of a mutant."""
+    if needs_compiler([name]):
+        edit = FUSED_MUTANTS[_find_fused(name)]
+        return edit.rule, edit.source
     mutant = PROTOCOL_MUTANTS[name] if name in PROTOCOL_MUTANTS else MUTANTS[_find_kernels(name)]
     return mutant.rule, mutant.source
 
@@ -169,7 +239,8 @@ def _replay(name: str) -> str:
     """The command that shows a mutant."""
     owner, _, bare = name.partition("/")
     steps = f" --steps {find_steps(name)}" if find_steps(name) != OPTIONS.steps else ""
-    return f"tiebreak explore {owner} --mutant {bare} --awaits merged{steps}"
+    sizes = "".join(f" --set {size}" for size in _list_sizes(bare)) if owner == FUSED else ""
+    return f"tiebreak explore {owner} --mutant {bare} --awaits merged{steps}{sizes}"
 
 
 def _draw(program: Program, example: Counterexample) -> model.Counterexample:

@@ -14,16 +14,22 @@ FAILURES, CLASSES = 32, 256
 """How many failures are compared, and after how many classes no more are looked for."""
 
 
-def find_failures(program: Program, options: Options, check: Check | None = None, persist: bool = True) -> Exploration:
+def find_failures(
+    program: Program,
+    options: Options,
+    check: Check | None = None,
+    persist: bool = True,
+    enough: int = FAILURES,
+) -> Exploration:
     """Explore on after the first failure, as far as there is something to compare it with.
 
-    ``persist`` explores to the end where nothing fails.
+    ``persist`` explores to the end where nothing fails; ``enough`` failures end it.
     """
     exploration = Exploration(program, replace(options, stop=False, shard=0, shards=1), check)
 
     def is_enough() -> bool:
         found = len(exploration.failures)
-        return found >= FAILURES or (exploration.counts.classes >= CLASSES and (found > 0 or not persist))
+        return found >= enough or (exploration.counts.classes >= CLASSES and (found > 0 or not persist))
 
     exploration.run(pause=is_enough)
     return exploration

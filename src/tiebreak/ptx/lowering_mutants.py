@@ -56,6 +56,7 @@ class LoweringMutant:
         scenario: A scenario that the unmutated code passes.
         sound: Whether it is a variant.
         schedules: Strategies to try, in order, until one of them notices.
+        source: Where the same mistake was made in public; empty where nothing is claimed.
     """
 
     name: str
@@ -65,6 +66,7 @@ class LoweringMutant:
     scenario: Scenario = field(default=_SMALL)
     sound: bool = False
     schedules: tuple[str, ...] = ("default", "random:0", "random:1")
+    source: str = ""
 
     def edit(self, kernel: str, text: str) -> str:
         """Return the PTX of a kernel, edited if it is the one.
@@ -94,7 +96,13 @@ def _edit(kernel: str, name: str, rule: str, *edits: tuple[str, str], **options:
 
 
 def _weaken(
-    kernel: str, scenario: Scenario, operation: str, order: str, *, spelling: str = "{scope}.{order}"
+    kernel: str,
+    scenario: Scenario,
+    operation: str,
+    order: str,
+    *,
+    spelling: str = "{scope}.{order}",
+    sources: tuple[str, ...] = ("", "", ""),
 ) -> list[LoweringMutant]:
     """Return mutants of one operation: relaxed, and with narrower scopes.
 
@@ -104,6 +112,7 @@ def _weaken(
         operation: What it is for, in a name.
         order: ``release`` or ``acquire``.
         spelling: How the compiler writes scope and order.
+        sources: Where each was done in public.
     """
     old = re.escape(spelling.format(scope="sys", order=order))
     rules = {
@@ -118,8 +127,9 @@ def _weaken(
             rule,
             (rf"\.{old}\b", "." + spelling.format(scope=scope, order=kind)),
             scenario=scenario,
+            source=source,
         )
-        for (scope, kind), rule in rules.items()
+        for ((scope, kind), rule), source in zip(rules.items(), sources, strict=True)
     ]
 
 
@@ -203,14 +213,37 @@ _EXCHANGE = [
 ]
 
 _FUSED_MERGE = [
-    *_weaken("merge", _FUSED, "fused-publish", "release", spelling="{order}.{scope}"),
-    *_weaken("merge", _FUSED, "fused-wait", "acquire", spelling="{order}.{scope}"),
+    *_weaken(
+        "merge",
+        _FUSED,
+        "fused-publish",
+        "release",
+        spelling="{order}.{scope}",
+        sources=(
+            "https://github.com/vllm-project/vllm/issues/8404",
+            "https://github.com/ROCm/iris/issues/462",
+            "https://github.com/NVIDIA/cutlass/issues/3324",
+        ),
+    ),
+    *_weaken(
+        "merge",
+        _FUSED,
+        "fused-wait",
+        "acquire",
+        spelling="{order}.{scope}",
+        sources=(
+            "https://github.com/NVIDIA/nvshmem/issues/75",
+            "https://github.com/ROCm/aiter/pull/4786",
+            "https://github.com/NVIDIA/cutlass/pull/3647",
+        ),
+    ),
     _edit(
         "merge",
         "fused-packets-plain",
         "a packet is written by a strong store",
         (rf"st\.{_PACKETS}", r"st.global\1"),
         scenario=_FUSED,
+        source="https://github.com/ROCm/aiter/pull/3290",
     ),
     _edit(
         "merge",
@@ -218,14 +251,23 @@ _FUSED_MERGE = [
         "a packet reaches the threads of other devices",
         (rf"st\.{_PACKETS}", r"st.relaxed.gpu.global\1"),
         scenario=_FUSED,
+        source="https://github.com/ROCm/iris/issues/462",
     ),
-    _edit("merge", "fused-packets-torn", "a packet is written at once", (_PAIR, _HALVES), scenario=_FUSED),
+    _edit(
+        "merge",
+        "fused-packets-torn",
+        "a packet is written at once",
+        (_PAIR, _HALVES),
+        scenario=_FUSED,
+        source="https://github.com/vllm-project/vllm/pull/2760",
+    ),
     _edit(
         "merge",
         "fused-polls-plain",
         "packets are polled by strong loads",
         (rf"ld\.{_PACKETS}", r"ld.global\1"),
         scenario=_FUSED,
+        source="https://github.com/meta-pytorch/torchcomms/pull/2318",
     ),
     _edit(
         "merge",
@@ -233,6 +275,7 @@ _FUSED_MERGE = [
         "polls reach what other devices write",
         (rf"ld\.{_PACKETS}", r"ld.relaxed.gpu.global\1"),
         scenario=_FUSED,
+        source="https://github.com/ROCm/aiter/pull/4786",
     ),
     _edit(
         "merge",
@@ -240,6 +283,7 @@ _FUSED_MERGE = [
         "the number of rows is stored before the flag is released",
         (r"(st\.global\.b64 [^;]*;)((?:(?!st\.global\.b64)[\s\S])*?)(st\.release\.sys[^;]*;)", r"\2\3\n\1"),
         scenario=_FUSED,
+        source="https://github.com/NVIDIA/nvshmem/pull/36",
     ),
     _edit(
         "merge",
@@ -247,6 +291,7 @@ _FUSED_MERGE = [
         "the last CTA to finish knows that the others have read the epoch that it advances",
         (r"atom\.acq_rel\.gpu\.", "atom.relaxed.gpu."),
         scenario=_FUSED,
+        source="https://github.com/vllm-project/vllm/pull/8776",
     ),
 ]
 

@@ -19,7 +19,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import tiebreak
 from tiebreak.backends.registry import default_names, expand_names, form_of, make_backend, on_device
 from tiebreak.errors import InputError
-from tiebreak.explore.mutation import find_correct, list_correct, list_mutants, run_correct, run_explored
+from tiebreak.explore.fused import require_fused
+from tiebreak.explore.mutation import (
+    find_correct,
+    list_correct,
+    list_mutants,
+    needs_compiler,
+    run_correct,
+    run_explored,
+)
 from tiebreak.inputs.captured import default_input, load_input
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.report.model import Cell, MutantResult, Proof, Report
@@ -166,6 +174,7 @@ def _conclude(
 ) -> int:
     """Print the tables of a run, write its report, and return the exit status."""
     clean = all(cell.result != "failed" for cell in cells) and all(mutant.killed for mutant in mutants)
+    clean = clean and all(proof.verdict == Verdict.PROVED.value for proof in proofs)
     report = Report(
         tiebreak_version=tiebreak.__version__,
         started=started.isoformat(timespec="seconds"),
@@ -241,7 +250,13 @@ def _run_target(request: Request, target: str) -> tuple[list[Cell], list[str]]:
 
 
 def _run_mutants(checkers: Sequence[str], request: Request, console: Console) -> tuple[list[MutantResult], list[Proof]]:
-    """Run the mutants of some checkers, and what those of the explorer are compared with."""
+    """Run the mutants of some checkers, and what those of the explorer are compared with.
+
+    Raises:
+        MissingBackendError: Some are of compiled kernels that are not there.
+    """
+    if "explorer" in checkers and needs_compiler((*CHECKERS["explorer"][0], *list_correct())):
+        require_fused()
     workers = request.workers or default_workers()
     results: dict[tuple[str, str], MutantResult] = {}
     proofs: list[Proof] = []
