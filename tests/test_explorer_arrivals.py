@@ -21,14 +21,15 @@ from tiebreak.sim.explorer.exploration import Exploration, Options
 from tiebreak.sim.explorer.grouping import Grouping
 from tiebreak.sim.explorer.judging import AtEnd
 from tiebreak.sim.explorer.layout import DEPARTED, WRITE
-from tiebreak.sim.explorer.operations import Await, Barrier, Update
+from tiebreak.sim.explorer.operations import Await, Barrier, Load, Store, Update
 from tiebreak.sim.memory import Memory
 from tiebreak.sim.ptx.executor import execute
 from tiebreak.sim.ptx.parser import parse
 from tiebreak.sim.ptx.recording import Recorder
 
 OPTIONS = Options("ptx", merge_awaits=True, races=True)
-FUSED = "ranks=2", "epochs=2"
+FUSED = "ranks=2", "epochs=2", "mode=graph"
+"""A graph that is captured once and replayed with fresh data."""
 
 SUM = """.version 8.3
 .target sm_90a
@@ -211,7 +212,7 @@ def test_arrivals_that_order_too_little_fail(name: str) -> None:
     assert not explored.launches.turns
 
 
-def test_one_order_of_the_fused_merge_stands_for_all() -> None:
+def test_one_order_of_a_replayed_fused_merge_stands_for_all() -> None:
     try:
         recording = record_run(fused_scenario(FUSED))
     except (MissingBackendError, SimulationError) as error:
@@ -228,5 +229,9 @@ def test_one_order_of_the_fused_merge_stands_for_all() -> None:
         counters: set[Hashable] = {f"r{rank}.error_record+48" for rank in range(2)}
         assert {turn.location for turn in merge.launches.turns.values()} == (counters if take_turns else set())
         renamed.append({rename(execution, counters) for execution in executions})
+        stores = {event.location for event in executions[-1].events if isinstance(event.operation, Store)}
+        loads = {event.location for event in executions[-1].events if isinstance(event.operation, Load)}
+        # What the host writes between replays, kernels read; and what they wrote, the host reads.
+        assert {"r0.scores0+0", "r0.indices0+0", "r0.out0+0"} <= stores & loads
     assert renamed[0] == renamed[1]
     assert len(renamed[0]) == 1

@@ -154,6 +154,46 @@ def test_fused_merge_is_proved() -> None:
     assert any(isinstance(operation, Update) for operation in operations)
 
 
+def drop_wait(poll: str) -> Edit:
+    """Take the branch away by which the first loop with an instruction goes round again."""
+
+    def edit(kernel: str, text: str) -> str:
+        start = text.index(poll) if kernel == "merge" else len(text)
+        for branch in re.finditer(r"@%p\d+ bra\s+(\$\w+);", text[start:]):
+            if f"\n{branch[1]}:" in text[: start + branch.start()]:
+                return text[: start + branch.start()] + text[start + branch.end() :]
+        return text
+
+    return edit
+
+
+@pytest.mark.parametrize("poll", ["ld.acquire.sys.global", "ld.relaxed.sys.global"])
+def test_fused_merge_that_does_not_wait_for_its_peers_fails(poll: str) -> None:
+    exploration = explore_fused(2, 1, drop_wait(poll))
+    if exploration is None:
+        return
+    # An error is recorded where there is none, and what ends other waits depends on it.
+    assert str(exploration.conclusion) in ("FAILED(check)", "FAILED(progress)")
+
+
+def freeze_epoch(kernel: str, text: str) -> str:
+    """Let a launch take its epoch from the host that captured it, where it has to read the counter."""
+    if kernel != "merge":
+        return text
+    read = r"ld\.global\.b64 (%rd\d+), \[%rd\d+\];(\s*// end inline asm\s*add\.s64\s+%rd\d+, \1, 1;)"
+    text, count = re.subn(read, r"mov.b64 \1, 0;\2", text)
+    assert count == 1
+    return text
+
+
+def test_fused_merge_whose_epoch_is_frozen_at_capture_fails_when_replayed() -> None:
+    once, twice = (explore_fused(2, epochs, freeze_epoch, mode="graph") for epochs in (1, 2))
+    if once is None or twice is None:
+        return
+    assert str(once.conclusion) == "PROVED"
+    assert str(twice.conclusion) == "FAILED(race)"
+
+
 def test_fused_merge_whose_completion_is_relaxed_fails() -> None:
     exploration = explore_fused(2, 2, FUSED_MUTANTS["fused-completion-relaxed"].edit)
     if exploration is None:
