@@ -118,12 +118,13 @@ def test_counters_survive_their_turn_over(backend: Backend, epoch: int, schedule
     require_clean(backend, base_scenario(backend.name, epoch=epoch, epochs=5, rows=1, k=2, local=2, length=6), schedule)
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph"])
 @pytest.mark.parametrize("fault", ["fewer-rows", "dead", "one-fewer", "geometry", "rendezvous"])
 @flags_only
 def test_survivors_of_a_fault_end_in_the_error_that_names_it(
-    backend: Backend, fault: str, world_size: int, schedule: str
+    backend: Backend, fault: str, mode: str, world_size: int, schedule: str
 ) -> None:
-    scenario = base_scenario(backend.name, fault=fault, ranks=world_size, rows=2, k=2, local=2, length=6)
+    scenario = base_scenario(backend.name, fault=fault, mode=mode, ranks=world_size, rows=2, k=2, local=2, length=6)
     outcome = backend.run(scenario, schedule)
     assert judge(scenario, outcome) == []
     reached = [error for error in outcome.errors if error is not None]

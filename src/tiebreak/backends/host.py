@@ -181,14 +181,15 @@ class HostProgram:
         """Capture a merge per number of rows, then replay one of them with fresh data every epoch."""
         graphs: dict[int, _Graph] = {}
         for epoch, case in enumerate(cases):
-            rows = len(case.expected)
+            rows = self._count_rows(fabric, case, epoch)
             if rows not in graphs:
                 graphs[rows] = self._capture(fabric, workspace, case, epoch)
         fabric.line_up()
         for epoch, case in enumerate(cases):
-            graph = graphs[len(case.expected)]
-            fabric.write(graph.scores, torch.from_numpy(case.scores[fabric.rank]))
-            fabric.write(graph.indices, torch.from_numpy(case.local_indices[fabric.rank]))
+            rows = self._count_rows(fabric, case, epoch)
+            graph = graphs[rows]
+            fabric.write(graph.scores, torch.from_numpy(case.scores[fabric.rank][:rows]))
+            fabric.write(graph.indices, torch.from_numpy(case.local_indices[fabric.rank][:rows]))
             fabric.write(graph.out, torch.full_like(graph.out, POISON, device="cpu"))
             self._delay(fabric, epoch)
             fabric.replay(graph.recording)
@@ -218,10 +219,13 @@ class HostProgram:
             random = np.random.default_rng([self._scenario.seed, epoch, fabric.rank])
             fabric.delay(int(random.integers(0, self._scenario.skew + 1)))
 
+    def _count_rows(self, fabric: RankFabric, case: MergeCase, epoch: int) -> int:
+        """Return how many rows this rank merges."""
+        fewer = self._scenario.fault == "fewer-rows" and fabric.rank == self._scenario.ranks - 1
+        return len(case.expected) - (fewer and epoch == self._scenario.epochs - 1)
+
     def _upload(self, fabric: RankFabric, case: MergeCase, epoch: int) -> tuple[Any, Any, Any]:
-        rank = fabric.rank
-        fewer = self._scenario.fault == "fewer-rows" and rank == self._scenario.ranks - 1
-        rows = len(case.expected) - (fewer and epoch == self._scenario.epochs - 1)
+        rank, rows = fabric.rank, self._count_rows(fabric, case, epoch)
         scores = fabric.upload(torch.from_numpy(case.scores[rank][:rows]), f"scores{epoch}")
         indices = fabric.upload(torch.from_numpy(case.local_indices[rank][:rows]), f"indices{epoch}")
         starts = None
