@@ -59,9 +59,11 @@ Failures are never reported with turns: the search begins anew without them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+
+from tiebreak.errors import UnsupportedOperationError
 
 from .cta_histories import CtaHistory, Place, Turn, is_update, locate
 from .cta_runs import Answer, Block
@@ -140,7 +142,7 @@ class Arrival:
                 answers = (*answers, answer)
             if self.history.block(answers) is not None:
                 return False
-        except AssertionError:
+        except (AssertionError, UnsupportedOperationError):
             return False
         self.history.finish(answers)
         return True
@@ -179,17 +181,17 @@ class Arrivals:
                     self._turns.update(zip(launch, turns, strict=True))
                     break
 
-    def confirm(self, execution: Execution, right: bool) -> None:
+    def confirm(self, execute: Callable[[], Execution], right: bool) -> None:
         """Check that a class tells of all others.
 
         Args:
-            execution: One of the class.
+            execute: Makes one of its executions.
             right: Whether it is complete, and nothing is wrong with it.
 
         Raises:
             RestartError: It does not, and CTAs take no turns any more.
         """
-        if self._turns and not (right and self._is_orderly(execution)):
+        if self._turns and not (right and self._is_orderly(execute())):
             self._turns.clear()
             raise RestartError
 

@@ -154,7 +154,7 @@ class Judge:
             return
         states = self._summary[: found.memory[THREADS]].tobytes()
         if not right or states not in self._confirmed:
-            self.program.confirm(found.execution, right)
+            self.program.confirm(lambda: found.execution, right)
             self._confirmed.add(states)
 
     def _verify(self, found: Class) -> bytes:

@@ -49,15 +49,15 @@ class Program:
         threads: At least one.
         initial: Values that locations start with; 0 where none is named.
         name: For people.
-        confirm: Called with an execution of every class, and whether it is
-            complete and right.  Raises ``UnsettledError`` if threads left out
-            what they must not, which they then do no more.
+        confirm: Called with what makes an execution of each class, and whether
+            it is complete and right.  Raises ``UnsettledError`` if threads
+            left out what they must not, which they then do no more.
     """
 
     threads: tuple[Thread, ...]
     initial: Mapping[Location, Value] = field(default_factory=dict)
     name: str = "program"
-    confirm: Callable[[Execution, bool], None] | None = None
+    confirm: Callable[[Callable[[], Execution], bool], None] | None = None
 
     def __post_init__(self) -> None:
         if not self.threads:
