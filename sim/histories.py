@@ -150,9 +150,9 @@ class _RecallingOperations(Operations):
         place = self._places[self._agent.name]
         if place.given:
             return place.given.popleft()
-        operation = _Operation(handler, perform, arguments, self.find_site())
+        # Known before it is performed: the program may never go on from there.
+        place.node.operation, place.node.known = _Operation(handler, perform, arguments, self.find_site()), True
         result = handler(self, perform, *arguments)
-        place.node.operation, place.node.known = operation, True
         place.node = place.node.after.setdefault(_value(result), _Node())
         return result
 

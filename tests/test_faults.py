@@ -13,22 +13,30 @@ import pytest
 
 from tiebreak.backends import Outcome
 from tiebreak.backends.cuda import CudaBackend
+from tiebreak.backends.ptx import PtxBackend
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.errors import InputError, PeerLostError, PeerTimeoutError, WorkspaceError
+from tiebreak.impl.kernel_store import find_compiler
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.sim.fabric import SimulatedFabric, simulate
 from tiebreak.sim.faults import Fault
+from tiebreak.sim.histories import Histories
 from tiebreak.sim.machine import Execution, Settings
 from tiebreak.sim.schedulers.registry import make_scheduler
 from tiebreak.verify.command import require_clean
 from tiebreak.verify.families import Effort, base_scenario, plan_fault_matrix
+from tiebreak.verify.finding import Finding
 from tiebreak.verify.judgement import judge
 from tiebreak.verify.mutation import mutated_backend
+from tiebreak.verify.runner import TaskResult, collect_cells
 from tiebreak.verify.scenario import STEP_FAULTS, Scenario, parse_scenario
 from tiebreak.verify.shrinking import smaller_scenarios
+from tiebreak.verify.strikes import Strikes, find_vacuous, join_strikes
 from tiebreak.verify.survivors import expect_results
 
 DISCIPLINES = ("alternating", "acknowledged")
+HISTORIES = Histories()
+"""What programs did in the scenarios of this file, as a run of the matrix keeps it."""
 
 
 def run_gathers(fault: Fault | None, ranks: int = 2, rounds: int = 3) -> Execution:
@@ -68,6 +76,13 @@ class TestMachine:
         assert execution.results == [3, 3]
         assert execution.violations == []
 
+    @pytest.mark.parametrize("kind", STEP_FAULTS)
+    def test_a_fault_strikes_at_each_step_and_nowhere_else(self, kind: str):
+        steps = run_gathers(None).rank_steps[0]
+        struck = [run_gathers(Fault(kind, 0, step)).struck for step in range(steps + 2)]  # type: ignore[arg-type]
+        assert struck == [True] * steps + [False] * 2
+        assert not run_gathers(None).struck
+
     @pytest.mark.parametrize("kind", ["late", "stalled"])
     @pytest.mark.parametrize("step", range(5))
     def test_a_rank_that_comes_back_is_waited_for(self, kind: str, step: int):
@@ -106,7 +121,7 @@ def small_matrix(discipline: str, ranks: int) -> list[Scenario]:
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_nobody_hangs_and_no_result_is_wrong(discipline: str, ranks: int):
-    backend = SimulatedBackend(f"sim:{discipline}")
+    backend = SimulatedBackend(f"sim:{discipline}", session=HISTORIES.open)
     scenarios = small_matrix(discipline, ranks)
     assert {scenario.fault for scenario in scenarios} == {"skips", *STEP_FAULTS}
     ends: Counter[tuple[str, str]] = Counter()
@@ -162,6 +177,90 @@ def test_an_implementation_that_forgets_its_timeouts_is_caught():
         )
         caught += bool(judge(scenario, backend.run(scenario, "default")))
     assert caught > 0
+
+
+def fused_matrix(ranks: int) -> list[Scenario]:
+    """The matrix of the fused merge; empty if it is not compiled and cannot be, which is then said."""
+    try:
+        return [job for job, _ in plan_fault_matrix("ptx:sm_100a", Effort(ranks=(ranks,), level="deep"))]
+    except WorkspaceError as error:
+        if find_compiler() is not None or "CuTeDSL is not" not in str(error):
+            raise
+    return []
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_survivors_of_the_fused_merge_end_in_the_error_that_names_the_rank(ranks: int):
+    whole = fused_matrix(ranks)
+    strikes, backend = Strikes(), PtxBackend("ptx:sm_100a")
+    faults = [scenario for scenario in whole if scenario.fault != "none"]
+    assert all(scenario.launches == "fused" for scenario in whole)
+    for scenario in [*faults[:1], *faults[40 :: 61 if ranks == 2 else 211]]:
+        outcome = backend.run(scenario, "default")
+        findings = judge(scenario, outcome)
+        assert findings == [], scenario.text()
+        strikes.note(scenario, outcome, findings)
+    if not whole:
+        return
+    assert strikes.struck == strikes.scenarios and set(strikes.scenarios) == {"skips", *STEP_FAULTS}
+    assert strikes.ends["skips: PeerTimeoutError"] > 0
+    assert strikes.ends["dies: PeerTimeoutError"] + strikes.ends["stalled: PeerTimeoutError"] > 0
+    assert {end for end in strikes.ends if end.startswith("late")} == {"late: all merges"}
+
+
+def test_the_matrix_of_the_fused_merge_is_every_step_of_every_rank():
+    for sound, *faults in filter(None, map(fused_matrix, (2, 3))):
+        steps = PtxBackend("ptx:sm_100a").run(sound, "default").rank_steps
+        assert sound.fault == "none" and sound.launches == "fused"
+        struck = {(one.fault_rank, one.fault_step, one.fault) for one in faults if one.fault in STEP_FAULTS}
+        assert struck == {
+            (rank, step, fault) for rank in range(sound.ranks) for step in range(steps[rank]) for fault in STEP_FAULTS
+        }
+
+
+class TestStrikes:
+    """Counts of what became of faults."""
+
+    sound = Scenario(ranks=2, epochs=2)
+    dies = Scenario(ranks=2, fault="dies", fault_rank=1, fault_step=2)
+
+    def test_a_run_says_what_struck_what_hung_and_what_was_wrong(self):
+        strikes = Strikes()
+        strikes.note(self.sound, Outcome([[], []], [None, None], rank_steps=[2, 3]), [])
+        timeout = PeerTimeoutError("wait", peer=1, epoch=2, flag="published")
+        strikes.note(self.dies, Outcome([[], []], [timeout, None], struck=True), [])
+        hung = Outcome([[], []], [None, None], [("deadlock", "nobody moves")], struck=True)
+        strikes.note(self.dies, hung, [Finding("progress", "nobody moves")])
+        strikes.note(self.dies, Outcome([[], []], [None, None]), [Finding("exact-order", "3 instead of 4")])
+        dies, late, skips, stalled = join_strikes([strikes, Strikes()]).counts()
+        assert (dies.scenarios, dies.struck, dies.places, dies.hangs, dies.wrong) == (3, 2, 5, 1, 1)
+        assert (late.places, late.scenarios, stalled.places, skips.places) == (5, 0, 5, 4)
+        assert strikes.ends == {"dies: PeerTimeoutError": 1, "dies: all merges": 2}
+        assert find_vacuous([dies]) == "dies struck at 2 of 5"
+
+    @pytest.mark.parametrize(("struck", "result"), [(True, "passed"), (False, "failed")])
+    def test_a_sample_whose_faults_do_not_strike_fails(self, struck: bool, result: str):
+        part = TaskResult("sim:alternating")
+        part.count(["fault-matrix"], self.dies.text())
+        part.strikes["fault-matrix"] = Strikes()
+        part.strikes["fault-matrix"].note(self.dies, Outcome([[], []], [None, None], struck=struck), [])
+        (cell,) = collect_cells([part], ["sim:alternating"], ["fault-matrix"])
+        assert cell.result == result
+        assert [failure.message for failure in cell.failures] == ([] if struck else ["dies struck at 0 of 1"])
+
+    def test_a_whole_matrix_that_lacks_a_step_fails(self):
+        backend = SimulatedBackend()
+        plan = [job for job, _ in plan_fault_matrix(backend.name, Effort(ranks=(2,), level="deep"))]
+        strikes = Strikes()
+        strikes.note(plan[0], backend.run(plan[0], "default"), [])
+        assert plan[0].fault == "none"
+        for scenario in plan[1:]:
+            if scenario.owner_rows == plan[0].owner_rows and scenario.fault != "none":
+                left = scenario.epochs - (scenario.fault == "skips")
+                strikes.note(scenario, Outcome([[None] * left] * 2, [None, None], struck=True), [])  # type: ignore[list-item]
+        assert find_vacuous(strikes.counts()) == ""
+        strikes.struck["late"] -= 1
+        assert find_vacuous(strikes.counts()).startswith("late struck at ")
 
 
 class TestJudgement:
