@@ -16,7 +16,6 @@ from tiebreak.backends.cuda import CudaBackend
 from tiebreak.backends.ptx import PtxBackend
 from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.errors import InputError, PeerLostError, PeerTimeoutError, WorkspaceError
-from tiebreak.impl.kernel_store import find_compiler
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.sim.fabric import SimulatedFabric, simulate
 from tiebreak.sim.faults import Fault
@@ -180,15 +179,11 @@ def test_an_implementation_that_forgets_its_timeouts_is_caught():
 
 
 def fused_matrix(ranks: int) -> list[Scenario]:
-    """The matrix of the fused merge; empty if it is not compiled and cannot be, which is then said."""
-    try:
-        return [job for job, _ in plan_fault_matrix("ptx:sm_100a", Effort(ranks=(ranks,), level="deep"))]
-    except WorkspaceError as error:
-        if find_compiler() is not None or "CuTeDSL is not" not in str(error):
-            raise
-    return []
+    """The matrix of the fused merge."""
+    return [job for job, _ in plan_fault_matrix("ptx:sm_100a", Effort(ranks=(ranks,), level="deep"))]
 
 
+@pytest.mark.cutedsl
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_survivors_of_the_fused_merge_end_in_the_error_that_names_the_rank(ranks: int):
     whole = fused_matrix(ranks)
@@ -200,16 +195,15 @@ def test_survivors_of_the_fused_merge_end_in_the_error_that_names_the_rank(ranks
         findings = judge(scenario, outcome)
         assert findings == [], scenario.text()
         strikes.note(scenario, outcome, findings)
-    if not whole:
-        return
     assert strikes.struck == strikes.scenarios and set(strikes.scenarios) == {"skips", *STEP_FAULTS}
     assert strikes.ends["skips: PeerTimeoutError"] > 0
     assert strikes.ends["dies: PeerTimeoutError"] + strikes.ends["stalled: PeerTimeoutError"] > 0
     assert {end for end in strikes.ends if end.startswith("late")} == {"late: all merges"}
 
 
+@pytest.mark.cutedsl
 def test_the_matrix_of_the_fused_merge_is_every_step_of_every_rank():
-    for sound, *faults in filter(None, map(fused_matrix, (2, 3))):
+    for sound, *faults in map(fused_matrix, (2, 3)):
         steps = PtxBackend("ptx:sm_100a").run(sound, "default").rank_steps
         assert sound.fault == "none" and sound.launches == "fused"
         struck = {(one.fault_rank, one.fault_step, one.fault) for one in faults if one.fault in STEP_FAULTS}

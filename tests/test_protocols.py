@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise, permutations
-from typing import TypeVar
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +14,6 @@ from tiebreak.explore import fused, mutation
 from tiebreak.explore.fused import FUSED_MUTANTS
 from tiebreak.explore.mutation import OPTIONS, list_correct, list_mutants, run_correct, run_explored
 from tiebreak.explore.shortest import find_counterexample, find_failures
-from tiebreak.impl.kernel_store import find_compiler
 from tiebreak.mutants.protocols import PROTOCOL_MUTANTS, PROTOCOLS
 from tiebreak.sim.explorer.counterexample import explain, replay
 from tiebreak.sim.explorer.exploration import Exploration, explore
@@ -29,8 +26,6 @@ from tiebreak.sim.protocols.push import ALTERNATING
 from tiebreak.sim.protocols.rows import ROWS
 from tiebreak.verify import job
 from tiebreak.verify.scenario import Scenario
-
-Ran = TypeVar("Ran")
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -92,16 +87,6 @@ def test_every_mutant_belongs_to_something_correct() -> None:
     assert {mutation.find_correct(name) for name in list_mutants()} <= set(list_correct())
 
 
-def run_fused(run: Callable[[str], Ran], name: str) -> Ran | None:
-    """Explore a fused merge; None if it is not compiled and cannot be, which is then said."""
-    try:
-        return run(name)
-    except SimulationError as error:
-        if find_compiler() is not None or "CuTeDSL is not" not in str(error):
-            raise
-    return None
-
-
 def test_mutants_of_the_fused_merge_are_in_the_list() -> None:
     names = [name.removeprefix("fused/") for name in list_mutants() if name.startswith("fused/")]
     assert {*names, *mutation.HALVED} == set(FUSED_MUTANTS) and len(names) >= 12
@@ -110,10 +95,9 @@ def test_mutants_of_the_fused_merge_are_in_the_list() -> None:
     assert any("packets-one-by-one" in name for name in list_correct())
 
 
+@pytest.mark.cutedsl
 def test_mutant_of_the_fused_merge_is_killed_and_drawn() -> None:
-    result = run_fused(run_explored, "fused/fused-packets-gpu")
-    if result is None:
-        return
+    result = run_explored("fused/fused-packets-gpu")
     assert result.killed and result.property == "race"
     assert result.replay == "tiebreak explore fused --mutant fused-packets-gpu --awaits merged --set epochs=1"
     example = result.counterexample
@@ -121,10 +105,11 @@ def test_mutant_of_the_fused_merge_is_killed_and_drawn() -> None:
     assert 'stroke="#d00"' in example.diagram and "packets" in example.table
 
 
+@pytest.mark.cutedsl
 @pytest.mark.parametrize("name", ["fused/epochs=1", "fused/packets-one-by-one/epochs=1,local=2,k=2,length=4"])
 def test_fused_merge_and_its_variant_are_proved(name: str) -> None:
-    proof = run_fused(run_correct, name)
-    assert proof is None or (proof.verdict, proof.classes) == ("PROVED", 1)
+    proof = run_correct(name)
+    assert (proof.verdict, proof.classes) == ("PROVED", 1)
 
 
 def test_a_list_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
