@@ -17,6 +17,7 @@ from tiebreak.sim.explorer.cta_runs import CompiledLaunch
 from tiebreak.sim.explorer.ctas import Ctas, Launches
 from tiebreak.sim.explorer.exploration import Exploration, Options
 from tiebreak.sim.explorer.grouping import Grouping
+from tiebreak.sim.explorer.host_writes import HostWrite
 from tiebreak.sim.explorer.operations import ALL_STRANDS, Await, Update
 from tiebreak.sim.memory import Memory
 from tiebreak.sim.ptx.executor import execute
@@ -126,6 +127,51 @@ def test_value_that_ended_a_wait_is_given_where_it_matters() -> None:
     assert (str(exploration.conclusion), exploration.counts.complete) == ("PROVED", 1)
     exploration, _ = explore_message(kept)
     assert (str(exploration.conclusion), exploration.counts.complete) == ("PROVED", 2)
+
+
+SWAP = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry swap(.param .u64 own, .param .u64 peer) {
+    .reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .pred %p<4>;
+    ld.param.u64 %rd1, [own]; ld.param.u64 %rd2, [peer]; mov.u32 %r1, %tid.x;
+    setp.eq.u32 %p1, %r1, 2;
+    @%p1 bra send;
+    setp.gt.u32 %p2, %r1, 2;
+    @%p2 bra meet;
+    mad.wide.u32 %rd3, %r1, 4, %rd1;
+again:
+    ld.acquire.sys.global.b32 %r2, [%rd3];
+    setp.eq.u32 %p3, %r2, 0;
+    @%p3 bra again;
+    bra meet;
+send:
+    st.release.sys.global.b32 [%rd2], 1;
+    st.release.sys.global.b32 [%rd2+4], 1;
+meet:
+    bar.warp.sync -1;
+    ret;
+}
+"""
+"""Two threads wait for the peer, and a third one tells it, in code that comes later."""
+
+
+def test_threads_that_wait_do_not_keep_others_of_their_warp_from_sending() -> None:
+    memory, module = Memory(), parse(SWAP, "swap")
+    flags = [torch.zeros(2, dtype=torch.int32) for _ in range(2)]
+    for rank, tensor in enumerate(flags):
+        memory.register(tensor, name=f"flags{rank}", rank=rank, shared=True)
+    contents, grouping = {base: bytes(8) for base in memory.bases}, Grouping(memory)
+    for start in (base + offset for base in memory.bases for offset in (0, 4)):
+        grouping.note_write(start, start + 4)
+    launches: list[list[CompiledLaunch | HostWrite]] = []
+    for rank in range(2):
+        arguments = flags[rank].data_ptr(), flags[1 - rank].data_ptr()
+        launches.append([CompiledLaunch(module.kernels["swap"], module, (1, 1, 1), (32, 1, 1), arguments)])
+    exploration = Exploration(Ctas(Launches(memory, launches, contents, grouping)).program, OPTIONS)
+    assert str(exploration.run()) == "PROVED"
+    awaits = [each for each in exploration.histories.operations if isinstance(each, Await)]
+    assert {each.location for each in awaits} == {"flags0+0", "flags0+4", "flags1+0", "flags1+4"}
 
 
 def explore_fused(

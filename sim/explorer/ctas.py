@@ -62,8 +62,8 @@ class Launches:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Changes whenever something is learned."""
-        return self.grouping.changes, len(self.polls), len(self.mattering), len(self.ends), len(self.turns)
+        """Changes whenever something is learned of what CTAs do; turns only delay it."""
+        return self.grouping.changes, len(self.polls), len(self.mattering), len(self.ends)
 
 
 class Ctas:
