@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -21,6 +22,7 @@ from tiebreak.backends.registry import NAMES, expand_names, make_backend
 from tiebreak.errors import InputError, MissingBackendError, PeerTimeoutError
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.report.model import decode_report
+from tiebreak.sim.fabric import SimulatedFabric
 from tiebreak.verify import checks, runner
 from tiebreak.verify.case import KINDS, draw_cases
 from tiebreak.verify.command import require_clean
@@ -128,6 +130,22 @@ def test_long_runs_of_compiled_selectors_meet_full_and_padded_rows_of_the_public
     assert {each[1:] for each in seen} == {(padded, contract) for padded in (True, False) for contract in CONTRACTS}
     monkeypatch.setattr(SpecBackend, "select", lambda *_: np.full((1, 8), 7, np.int32))
     assert all(trial.message for trial in checks.check_public_shape(Selector(), long))
+
+
+def test_a_replayed_graph_is_given_the_column_offsets_of_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a graph reads must live as long as it, and be written anew like everything else that it reads."""
+    upload, forgotten = SimulatedFabric.upload, []
+
+    def forget(self: SimulatedFabric, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        if name.startswith("starts"):
+            forgotten.append(name)
+            tensor = torch.full_like(tensor, 2**30)
+        return upload(self, tensor, name)
+
+    monkeypatch.setattr(SimulatedFabric, "upload", forget)
+    scenario = Scenario(rows=3, epochs=3, row_counts=2, starts=True, mode="graph", data_points=False)
+    assert judge(scenario, make_backend("sim:alternating").run(scenario, "default")) == []
+    assert len(forgotten) >= 2
 
 
 def test_the_judge_notices_each_way_to_be_wrong() -> None:

@@ -84,6 +84,7 @@ class _Graph:
     recording: Any
     scores: torch.Tensor
     indices: torch.Tensor
+    starts: torch.Tensor | None
     out: torch.Tensor
 
 
@@ -190,6 +191,8 @@ class HostProgram:
             graph = graphs[rows]
             fabric.write(graph.scores, torch.from_numpy(case.scores[fabric.rank][:rows]))
             fabric.write(graph.indices, torch.from_numpy(case.local_indices[fabric.rank][:rows]))
+            if graph.starts is not None and case.row_starts is not None:
+                fabric.write(graph.starts, torch.from_numpy(case.row_starts[fabric.rank][:rows]))
             fabric.write(graph.out, torch.full_like(graph.out, POISON, device="cpu"))
             self._delay(fabric, epoch)
             fabric.replay(graph.recording)
@@ -207,7 +210,7 @@ class HostProgram:
         fabric.warm_up(workspace.state, launch)
         with fabric.capture() as recording:
             launch()
-        return _Graph(recording, scores, indices, out)
+        return _Graph(recording, scores, indices, starts, out)
 
     def _poison(self, fabric: RankFabric, rows: int, epoch: int) -> torch.Tensor:
         """Return an output that shows every slot that nothing wrote."""
