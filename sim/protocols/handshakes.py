@@ -1,4 +1,4 @@
-"""Flags that are set and reset, sentinels instead of flags, relays, and two exchanges at once.
+"""Flags that are set and reset, and sentinels instead of flags.
 
 ``RESET`` sets a flag to 1 and its reader sets it back, as vLLM's custom
 all-reduce did before https://github.com/vllm-project/vllm/pull/8558, here with
@@ -10,7 +10,7 @@ TensorRT-LLM, with three buffers in turn.
 from __future__ import annotations
 
 from ..explorer.operations import Await, Barrier, Lanes, Load, Order, Store, Value
-from .protocol import Protocol, Step, Steps, Turn
+from .protocol import Action, Protocol, Step, Steps, Turn
 from .push import push, read
 from .steps import ACQUIRE, RELAXED, RELEASE, barrier, by_first, wait_for
 
@@ -18,40 +18,34 @@ UNWRITTEN = 0
 """The sentinel: what buffers hold at first, and after they have been cleared."""
 
 
-def set_ready(turn: Turn, step: Step) -> Steps:
-    """Tell every peer that its candidates are there."""
-    for peer in turn.peers:
-        yield Store(("ready", peer, turn.rank), 1, step.order, step.scope)
+def set_flag(flag: str) -> Action:
+    """Set a flag at every peer."""
+
+    def action(turn: Turn, step: Step) -> Steps:
+        for peer in turn.peers:
+            yield Store((flag, peer, turn.rank), 1, step.order, step.scope)
+
+    return action
 
 
-def wait_ready(turn: Turn, step: Step) -> Steps:
-    """Wait for the candidates of every peer."""
-    for peer in turn.peers:
-        yield wait_for(("ready", turn.rank, peer), 1, step)
+def wait_flag(flag: str) -> Action:
+    """Wait for a flag of every peer."""
+
+    def action(turn: Turn, step: Step) -> Steps:
+        for peer in turn.peers:
+            yield wait_for((flag, turn.rank, peer), 1, step)
+
+    return action
 
 
-def reset_ready(turn: Turn, step: Step) -> Steps:
-    """Set the flags of the candidates back."""
-    for peer in turn.peers:
-        yield Store(("ready", turn.rank, peer), 0, RELAXED)
+def reset_flag(flag: str) -> Action:
+    """Set a flag of every peer back."""
 
+    def action(turn: Turn, step: Step) -> Steps:
+        for peer in turn.peers:
+            yield Store((flag, turn.rank, peer), 0, RELAXED)
 
-def set_done(turn: Turn, step: Step) -> Steps:
-    """Tell every peer that its candidates have been read."""
-    for peer in turn.peers:
-        yield Store(("done", peer, turn.rank), 1, step.order, step.scope)
-
-
-def wait_done(turn: Turn, step: Step) -> Steps:
-    """Wait until every peer has read."""
-    for peer in turn.peers:
-        yield wait_for(("done", turn.rank, peer), 1, step)
-
-
-def reset_done(turn: Turn, step: Step) -> Steps:
-    """Set the flags of the readers back."""
-    for peer in turn.peers:
-        yield Store(("done", turn.rank, peer), 0, RELAXED)
+    return action
 
 
 def zero_flags(turn: Turn, step: Step) -> Steps:
@@ -133,15 +127,15 @@ RESET = Protocol(
         Step("launch", rendezvous_of_lanes),
         Step("push", push),
         barrier("gather"),
-        by_first("set ready", set_ready, RELEASE),
-        Step("wait ready", wait_ready, 0, ACQUIRE, comparison="=="),
-        by_first("reset ready", reset_ready, RELAXED),
+        by_first("set ready", set_flag("ready"), RELEASE),
+        Step("wait ready", wait_flag("ready"), 0, ACQUIRE, comparison="=="),
+        by_first("reset ready", reset_flag("ready"), RELAXED),
         barrier("spread"),
         Step("read", read),
         barrier("settle"),
-        by_first("set done", set_done, RELEASE),
-        Step("wait done", wait_done, 0, ACQUIRE, comparison="=="),
-        by_first("reset done", reset_done, RELAXED),
+        by_first("set done", set_flag("done"), RELEASE),
+        Step("wait done", wait_flag("done"), 0, ACQUIRE, comparison="=="),
+        by_first("reset done", reset_flag("done"), RELAXED),
         barrier("boundary"),
     ),
     epochs=2,
