@@ -36,6 +36,7 @@ from .layout import (
     FOLD,
     FORWARD,
     FROZEN,
+    HELD,
     INITIAL,
     ISSUED,
     KIND,
@@ -72,6 +73,7 @@ from .layout import (
     Tables,
 )
 from .lookup import ABSENT
+from .twins import is_held
 
 
 @compiled
@@ -79,6 +81,7 @@ def expand(t: Tables, m: Array, f: int) -> int:
     """Choose the next event and list the choices for it."""
     m[f + OFFERED] = 0
     m[f + TAKEN] = 0
+    m[HELD] = 0
     for thread in range(m[THREADS]):
         if m[thread_at(m, f, thread) + PENDING] != 0:
             status = _complete_update(t, m, f, thread)
@@ -138,6 +141,8 @@ def _issue(t: Tables, m: Array, f: int, thread: int) -> int:
     for lane in range(t.states[COUNT, state]):
         if (m[there + ISSUED] >> lane) & 1 == 0:
             status = _issue_lane(t, m, f, thread, lane, t.states[FIRST, state] + lane)
+            if status == NONE and is_held(m, f, thread):
+                m[HELD], m[f + OFFERED], status = 1, 0, UNREADY
             if status != UNREADY:
                 return status
     return UNREADY

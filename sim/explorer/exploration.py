@@ -15,6 +15,7 @@ from .expansion import reach_all
 from .history import Histories
 from .judging import Check, Failure, Judge
 from .layout import (
+    ANCHOR,
     AT_LOCATIONS,
     AT_THREADS,
     AT_TURNS,
@@ -56,6 +57,7 @@ from .layout import (
     TICKET,
     TOO_MANY,
     TOP,
+    TWIN,
     UNSTABLE,
     UNSTABLE_AT,
     Array,
@@ -65,6 +67,7 @@ from .layout import (
     move,
 )
 from .models import find_model
+from .orbits import Anchor, Orbits
 from .program import Program
 from .refinement import RefinedError, Refinement
 from .sampling import find_last, list_turns
@@ -97,6 +100,8 @@ class Options:
         settle: Whether to leave out of the search what is in order in every
             execution, see ``settling``; verdicts and counts are the same.
         stop: Whether to end at the first failure.
+        symmetry: Anchor by which one image of an execution stands for those
+            with other interchangeable threads first, see ``symmetry``; empty to explore all.
     """
 
     model: str = "sc"
@@ -110,6 +115,7 @@ class Options:
     races: bool = False
     settle: bool = False
     stop: bool = True
+    symmetry: str = ""
 
     def __post_init__(self) -> None:
         find_model(self.model)
@@ -152,6 +158,11 @@ class Exploration:
         self.settling = Settling(self.program, self.options.steps) if self.options.settle else None
         if self.settling is not None:
             self.settling.refine(self.refinement)
+        self.orbits = None
+        if self.options.symmetry:
+            if self.options.settle or self.check is not None:
+                raise InputError("symmetry", value=self.program.name, limit="neither settled locations nor a check")
+            self.orbits = Orbits(self.program, Anchor.parse(self.options.symmetry), self.visit)
         self._seed = 0
         self._strategy: Strategy | None = None
         self._last: Turn | None = NOBODY
@@ -161,7 +172,8 @@ class Exploration:
     def open(self) -> None:
         """Put the search at its beginning, on what is known of the program now."""
         program, options = self.program, self.options
-        self._judge = Judge(program, self.settling, options.races, options.distinct, self.check, self.visit)
+        visit = self.visit if self.orbits is None else self.orbits.add
+        self._judge = Judge(program, self.settling, options.races, options.distinct, self.check, visit)
         while True:
             try:
                 explored = program if self.settling is None else self.settling.reduced
@@ -182,7 +194,7 @@ class Exploration:
         self._shares[0] = 1.0
         for index, state in enumerate(self.histories.tables.places[0]):
             thread = HEADER + memory[AT_THREADS] + THREAD_RECORD * index
-            memory[thread + STATE_NOW], memory[thread + LAST] = state, -1
+            memory[thread + STATE_NOW], memory[thread + LAST], memory[thread + TWIN] = state, -1, -1
         start = HEADER + memory[AT_LOCATIONS]
         memory[start : start + self._shape.locations] = -1
         memory[HEADER + TAKEN] = -1
@@ -190,6 +202,9 @@ class Exploration:
         options = self.options
         memory[MODEL], memory[FAIR], memory[SEED] = find_model(options.model).code, options.fair, self._seed
         memory[SHARD], memory[SHARDS], memory[SPLIT] = options.shard, options.shards, options.split
+        memory[ANCHOR] = -1
+        if self.orbits is not None:
+            self.orbits.put(memory)
         memory[COMPLETE:HEADER] = self._counted
         memory[ONWARD] = self._strategy is not None
         if self._strategy is not None:
@@ -324,6 +339,8 @@ class Exploration:
         """Give the search what it asks for."""
         memory = self._memory
         if status == DONE:
+            if self.orbits is not None:
+                self.orbits.check(self.histories)
             self.finished = True
         elif status == MISSING:
             self.histories.resolve(int(memory[MISS_KIND]), int(memory[MISS_ID]), int(memory[MISS_VALUE]))

@@ -6,7 +6,7 @@ and Nidhugg (https://github.com/nidhugg/nidhugg), written down anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from tiebreak.errors import InputError
@@ -23,7 +23,7 @@ from .operations import (
     compare_and_swap,
     equal_to,
 )
-from .program import Body, Program, Thread, parallel
+from .program import Body, Program, Symmetry, Thread, parallel
 
 Steps = Generator[Operation | Lanes, Any, Any]
 
@@ -98,17 +98,24 @@ def isa2() -> Program:
 
 def readers(n: int) -> Program:
     """One writer, n readers."""
-    return parallel(f"readers({n})", straight(Store("x", 1)), *[straight(Load("x")) for _ in range(n)])
+    alike = Symmetry(tuple(range(1, n + 1)))
+    return parallel(f"readers({n})", straight(Store("x", 1)), *[straight(Load("x")) for _ in range(n)], symmetry=alike)
 
 
 def last_write(n: int) -> Program:
     """N writers of one location."""
-    return parallel(f"lastwrite({n})", *[straight(Store("x", i + 1)) for i in range(n)])
+    return parallel(f"lastwrite({n})", *[straight(Store("x", i + 1)) for i in range(n)], symmetry=_number_writers(n))
 
 
 def floating_read(n: int) -> Program:
     """N writers and one reader of one location."""
-    return parallel(f"floating_read({n})", *[straight(Store("x", i + 1)) for i in range(n)], straight(Load("x")))
+    writers = [straight(Store("x", i + 1)) for i in range(n)]
+    return parallel(f"floating_read({n})", *writers, straight(Load("x")), symmetry=_number_writers(n))
+
+
+def _number_writers(n: int) -> Symmetry:
+    """Threads that each write a number one larger than their own."""
+    return Symmetry(tuple(range(n)), rename_value=lambda places, value: places[value - 1] + 1 if value else value)
 
 
 def last_zero(n: int) -> Program:
@@ -132,7 +139,7 @@ def last_zero(n: int) -> Program:
 
 def ainc(n: int) -> Program:
     """N atomic additions to one counter."""
-    return parallel(f"ainc({n})", *[straight(add("x", 1)) for _ in range(n)])
+    return parallel(f"ainc({n})", *[straight(add("x", 1)) for _ in range(n)], symmetry=Symmetry(tuple(range(n))))
 
 
 def inc(n: int) -> Program:
@@ -142,7 +149,7 @@ def inc(n: int) -> Program:
         value = yield Load("x")
         yield Store("x", value + 1)
 
-    return parallel(f"inc({n})", *[body] * n)
+    return parallel(f"inc({n})", *[body] * n, symmetry=Symmetry(tuple(range(n))))
 
 
 def casrot(n: int) -> Program:
@@ -152,7 +159,8 @@ def casrot(n: int) -> Program:
 
 def wcas(n: int) -> Program:
     """One store, and n threads that compete to replace its value."""
-    return parallel(f"wcas({n})", straight(Store("x", 1)), *[straight(compare_and_swap("x", 1, 2)) for _ in range(n)])
+    swaps = [straight(compare_and_swap("x", 1, 2)) for _ in range(n)]
+    return parallel(f"wcas({n})", straight(Store("x", 1)), *swaps, symmetry=Symmetry(tuple(range(1, n + 1))))
 
 
 def flag_barrier(ranks: int, epochs: int, wait: str = ">=", slots: int = 1, lanes: bool = False) -> Program:
@@ -187,7 +195,14 @@ def flag_barrier(ranks: int, epochs: int, wait: str = ">=", slots: int = 1, lane
         return body
 
     name = f"flag barrier, {ranks} ranks, {epochs} epochs, {wait}, {slots} slots{', lanes' if lanes else ''}"
-    return Program(tuple(Thread(rank(own), f"rank {own}", gpu=own) for own in range(ranks)), name=name)
+    threads = tuple(Thread(rank(own), f"rank {own}", gpu=own) for own in range(ranks))
+    return Program(threads, name=name, symmetry=Symmetry(tuple(range(ranks)), _permute_ranks))
+
+
+def _permute_ranks(places: Mapping[int, int], location: tuple[int, int, int]) -> tuple[int, int, int]:
+    """A flag of the same slot, between the ranks in the places of others."""
+    peer, own, slot = location
+    return places[peer], places[own], slot
 
 
 FAMILIES: dict[str, Callable[..., Program]] = {

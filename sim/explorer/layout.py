@@ -51,10 +51,10 @@ AT_USED, AT_THREADS, AT_LOCATIONS, AT_SEQUENCE, AT_EVENTS, AT_CHOICES, AT_SCRATC
 AT_ORDERS, AT_TURNS = 16, 17
 # Header: the search.
 TOP, MISS_KIND, MISS_ID, MISS_VALUE, MODEL, SHARD, SHARDS, SPLIT, TICKET, UNSTABLE_AT = range(18, 28)
-FAIR, VERDICT, SEED, TOO_MANY, ONWARD, FINGERPRINT = range(28, 34)
+FAIR, VERDICT, SEED, TOO_MANY, ONWARD, FINGERPRINT, ANCHOR, PERFORMED, HELD = range(28, 37)
 # Header: counters.
-COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(34, 42)
-HEADER = 42
+COMPLETE, STUCK, BLOCKED, CUT_SHORT, STEPS, REJECTED, LAPSED, SKIPPED = range(37, 45)
+HEADER = 45
 
 # Scalars of a frame: numbers of events, of slots ever in use, of decisions on the way here, of choices offered and
 # taken (-1 while the next event is unknown), and the next event; then the choice to begin with, and the number of
@@ -63,10 +63,10 @@ SIZE, HIGH, BRANCHES, OFFERED, TAKEN, NEXT_THREAD, NEXT_LANE, NEXT_OPERATION, NE
 ORIGIN, STRONGEST = 10, 11
 SCALARS = 12
 
-# A thread: block and state, lanes that were issued, updates whose write is missing, whether a lane waits for ever, and
-# its last event.
-BLOCK_NOW, STATE_NOW, ISSUED, PENDING, FROZEN, LAST = range(6)
-THREAD_RECORD = 6
+# A thread: block and state, lanes that were issued, updates whose write is missing, whether a lane waits for ever, its
+# last event, and the interchangeable thread before it, see ``twins``.
+BLOCK_NOW, STATE_NOW, ISSUED, PENDING, FROZEN, LAST, TWIN = range(7)
+THREAD_RECORD = 7
 
 # An event.  STATE is that of the thread when it issued the event, SOURCE the write that a read reads, PARTNER the
 # other half of an update or -1, WAITS whether it is the end of a wait (2: leaving open which value ended it); BEFORE

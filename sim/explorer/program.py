@@ -41,6 +41,30 @@ class Thread:
     team: Hashable | None = None
 
 
+Renaming = Callable[[Mapping[int, int], Any], Any]
+"""What a location or a value becomes when threads are permuted: of each thread the one in whose place it comes."""
+
+
+def keep(places: Mapping[int, int], thing: Any) -> Any:
+    """The renaming that renames nothing."""
+    return thing
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """Threads that may be permuted, as the author of a program states; ``symmetry`` checks it.
+
+    Attributes:
+        threads: Their numbers.
+        rename_location: What locations become.
+        rename_value: What values become.
+    """
+
+    threads: tuple[int, ...]
+    rename_location: Renaming = keep
+    rename_value: Renaming = keep
+
+
 @dataclass(frozen=True)
 class Program:
     """Threads over one memory.
@@ -52,12 +76,14 @@ class Program:
         confirm: Called with what makes an execution of each class, and whether
             it is complete and right.  Raises ``UnsettledError`` if threads
             left out what they must not, which they then do no more.
+        symmetry: Which threads may be permuted.
     """
 
     threads: tuple[Thread, ...]
     initial: Mapping[Location, Value] = field(default_factory=dict)
     name: str = "program"
     confirm: Callable[[Callable[[], Execution], bool], None] | None = None
+    symmetry: Symmetry | None = None
 
     def __post_init__(self) -> None:
         if not self.threads:
@@ -68,7 +94,9 @@ class Program:
         return self.initial.get(location, 0)
 
 
-def parallel(name: str, *bodies: Body, initial: Mapping[Location, Value] | None = None) -> Program:
+def parallel(
+    name: str, *bodies: Body, initial: Mapping[Location, Value] | None = None, symmetry: Symmetry | None = None
+) -> Program:
     """A program whose threads run on a GPU each."""
     threads = tuple(Thread(body, f"T{index}", gpu=index) for index, body in enumerate(bodies))
-    return Program(threads, initial or {}, name)
+    return Program(threads, initial or {}, name, symmetry=symmetry)

@@ -12,6 +12,7 @@ from .causality import observe
 from .compiled import compiled
 from .events import at, last_there, put, same_thread, set_at, thread_at, unite
 from .layout import (
+    ANCHOR,
     ARRIVED,
     BEFORE,
     BEFORE_THERE,
@@ -37,6 +38,7 @@ from .layout import (
     WRITE,
     Array,
 )
+from .twins import follow_twins
 
 ALL_STRANDS = -1
 """See ``operations.ALL_STRANDS``."""
@@ -62,6 +64,8 @@ def relate(m: Array, f: int, event: int) -> None:
     for word in range(3 * m[WORDS]):
         m[start + word] = 0
     _follow_thread(m, f, event)
+    if m[here + BLOCK] == m[ANCHOR]:
+        follow_twins(m, f, event, m[here + THREAD])
     kind = m[here + KIND]
     if kind == READ and m[here + SOURCE] >= 0:
         unite(m, start, set_at(m, f, m[here + SOURCE], PREFIX))

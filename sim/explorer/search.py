@@ -31,6 +31,7 @@ from .layout import (
     FORWARD,
     FRAMES,
     FULL,
+    HELD,
     HIGH,
     INITIAL,
     KIND,
@@ -284,6 +285,10 @@ def _judge_waits(t: Tables, m: Array, f: int, write: int) -> None:
 @compiled
 def _count(t: Tables, m: Array, f: int) -> None:
     """Count a graph to which nothing can be added."""
+    if m[HELD]:
+        m[BLOCKED] += 1
+        m[VERDICT] = BLOCKED
+        return
     starved, waiting, cut = False, False, False
     for index in range(m[f + SIZE]):
         here = at(m, f, nth(m, f, index))

@@ -228,6 +228,9 @@ def explore(
         int | None, typer.Option(help="Explore so many shards on all cores or a cluster; 0 for as many as suit.", min=0)
     ] = None,
     cluster: Annotated[str, typer.Option(help="Address of a Dask scheduler for the shards.")] = "",
+    symmetry: Annotated[
+        bool, typer.Option("--symmetry", help="Explore one order of interchangeable ranks, and count the others.")
+    ] = False,
 ) -> None:
     """Explore all executions of a program; exit 0 if nothing is wrong, 1 if something is, 3 if that is not known."""
     from tiebreak.explore.command import ExploreRequest, run_exploration
@@ -249,6 +252,7 @@ def explore(
         steps=steps,
         shards=0 if shards is None and cluster else shards,
         cluster=cluster,
+        symmetry=symmetry,
     )
     raise typer.Exit(run_exploration(request, Console()))
 

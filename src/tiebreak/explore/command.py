@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tiebreak.errors import InputError
 from tiebreak.mutants.protocols import PROTOCOLS
+from tiebreak.sim.explorer.anchors import choose_anchor
 from tiebreak.sim.explorer.checkpoint import resume, save
 from tiebreak.sim.explorer.exploration import Exploration, Options
 from tiebreak.sim.explorer.families import FAMILIES
@@ -57,6 +58,7 @@ class ExploreRequest:
         steps: Blocks of operations after which a thread is cut short.
         shards: How many shards to explore on a cluster, 0 for as many as suit it; None for no cluster.
         cluster: Address of a Dask scheduler; empty for workers of this machine.
+        symmetry: Whether to explore one order of interchangeable threads only, see ``sim.explorer.twins``.
     """
 
     program: str
@@ -74,6 +76,7 @@ class ExploreRequest:
     steps: int = Options.steps
     shards: int | None = None
     cluster: str = ""
+    symmetry: bool = False
 
     def build_program(self) -> Program:
         """The program with its parameters.
@@ -174,6 +177,8 @@ def run_exploration(request: ExploreRequest, console: Console) -> int:
         else:
             _sample(exploration, request)
         print_conclusion(program.name, request.model, exploration.conclusion, exploration.counts, console)
+        if exploration.orbits is not None and exploration.finished:
+            console.print(exploration.orbits.describe(), highlight=False)
         if exploration.failures:
             example = find_counterexample(program, exploration.options, check, exploration.failures)
             show(draw(program, example), request, console)
@@ -202,9 +207,14 @@ def _sample(exploration: Exploration, request: ExploreRequest) -> None:
 
 def _begin(request: ExploreRequest, program: Program, check: Check | None) -> Exploration:
     """A new exploration, or the one of the checkpoint."""
+    options = request.build_options()
+    if request.symmetry:
+        if request.checkpoint is not None or options.shards > 1:
+            raise InputError("symmetry", value=program.name, limit="without a checkpoint, and not of shards")
+        options = replace(options, symmetry=str(choose_anchor(program, options)))
     if request.checkpoint is not None and request.checkpoint.exists():
         return resume(request.checkpoint, program, check)
-    return Exploration(program, request.build_options(), check)
+    return Exploration(program, options, check)
 
 
 def _run(exploration: Exploration, request: ExploreRequest, console: Console) -> None:

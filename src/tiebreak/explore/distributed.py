@@ -24,8 +24,8 @@ def run_distributed(request: ExploreRequest, console: Console) -> int:
         MissingBackendError: ``dask.distributed`` is not installed.
         WorkerError: The cluster does not answer, or a worker has other sources.
     """
-    if request.strategy != "exhaustive" or request.shard != ExploreRequest.shard:
-        raise InputError("shards", value=request.shards, limit="of an exhaustive exploration, all of them")
+    if request.strategy != "exhaustive" or request.shard != ExploreRequest.shard or request.symmetry:
+        raise InputError("shards", value=request.shards, limit="of an exhaustive exploration without symmetry")
     with open_cluster(request.cluster) as cluster:
         union = _begin(request, cluster)
         with catch_interrupt() as is_stopped:
