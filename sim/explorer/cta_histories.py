@@ -214,7 +214,8 @@ class _Wait:
 
         A loop may wait for several words at once.  Then a value ends it if it
         does together with values that end it for the others; before any are
-        known, if it does so for all of them.
+        known, if it does so for all of them.  Of words that one strand waits
+        for some may not matter: then any value ends it beside those that do.
 
         Raises:
             RestartError: It was asked too early whether other values do.
@@ -234,9 +235,19 @@ class _Wait:
         return self._history.place, len(self._answers), lane
 
     def _beside(self, lane: int, value: Value) -> Answer | None:
-        """A value for one lane, and for the others one that is known to end their wait; None if none is."""
+        """A value for one lane, and for the others one that is known to end their wait; None if none is.
+
+        Where one is known of the same strand, the value itself stands for those that are not known.
+        """
         learned = self._history.ctas.launches.ends
         firsts = [ends[0] if ends else learned.get(self._key(place)) for place, ends in enumerate(self._ends)]
+        firsts[lane] = None
+        strands = self.operations[lane].strands
+        alike = (
+            each.strands == strands and first is not None for each, first in zip(self.operations, firsts, strict=True)
+        )
+        if any(alike):
+            firsts = [value if first is None else first for first in firsts]
         firsts[lane] = value
         return None if None in firsts else tuple(firsts)
 

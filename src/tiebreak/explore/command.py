@@ -28,7 +28,7 @@ from tiebreak.sim.explorer.verdicts import Conclusion, Counts, Verdict
 from tiebreak.sim.protocols.protocol import Protocol
 
 from .pictures import Pictures, draw
-from .shortest import find_counterexample
+from .shortest import FAILURES, FEW, find_counterexample
 
 PROGRESS_SECONDS = 5.0
 FUSED = "fused"
@@ -180,7 +180,8 @@ def run_exploration(request: ExploreRequest, console: Console) -> int:
         if exploration.orbits is not None and exploration.finished:
             console.print(exploration.orbits.describe(), highlight=False)
         if exploration.failures:
-            example = find_counterexample(program, exploration.options, check, exploration.failures)
+            enough = FEW if request.program == FUSED else FAILURES
+            example = find_counterexample(program, exploration.options, check, exploration.failures, enough)
             show(draw(program, example), request, console)
     verdict = exploration.conclusion.verdict
     if verdict is Verdict.FAILED:

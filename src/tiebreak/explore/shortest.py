@@ -13,6 +13,9 @@ from tiebreak.sim.explorer.program import Program
 FAILURES, CLASSES = 32, 256
 """How many failures are compared, and after how many classes no more are looked for."""
 
+FEW = 4
+"""Failures of the fused merge that are compared: a CTA takes its time on the PTX machine."""
+
 
 def find_failures(
     program: Program,
@@ -36,8 +39,8 @@ def find_failures(
 
 
 def find_counterexample(
-    program: Program, options: Options, check: Check | None, failures: Sequence[Failure]
+    program: Program, options: Options, check: Check | None, failures: Sequence[Failure], enough: int = FAILURES
 ) -> Counterexample:
     """The counterexample with the fewest switches, and of those with the fewest events, among failures to be found."""
-    others = find_failures(program, options, check, persist=False).failures
+    others = find_failures(program, options, check, persist=False, enough=enough).failures
     return explain(program, *(others or failures))
