@@ -38,6 +38,7 @@ from tiebreak.sim.explorer.operations import (
     Update,
     add,
     at_least,
+    equal_to,
 )
 from tiebreak.sim.explorer.orbits import Anchor, Orbits
 from tiebreak.sim.explorer.program import Body, Program, Symmetry, Thread, parallel
@@ -115,7 +116,7 @@ def rename(places: Mapping[int, int], location: Location) -> Location:
     return tuple(places[part] for part in location) if isinstance(location, tuple) else location
 
 
-STEPS = st.sampled_from(["add", "load", "store", "own", "others", "tell", "stop", "wait"])
+STEPS = st.sampled_from(["add", "load", "store", "own", "others", "tell", "stop", "wait", "exact"])
 
 
 def take_steps(own: int, number: int, steps: list[str]) -> Body:
@@ -132,6 +133,7 @@ def take_steps(own: int, number: int, steps: list[str]) -> Body:
             "others": Lanes(tuple(Load((peer,), Order.ACQUIRE) for peer in peers)),
             "tell": Lanes(tuple(Store((peer, own), 1) for peer in peers)),
             "wait": at_least("x", 1),
+            "exact": equal_to("x", 1),
         }
         for step in steps:
             if step == "stop":
@@ -224,10 +226,11 @@ def test_what_does_not_go_with_symmetry_is_refused() -> None:
         Exploration(parallel("none", straight(Load("x"))), Options(symmetry="enter:0"))
     with pytest.raises(InputError, match="up to 6 interchangeable threads"):
         Exploration(readers(7), Options(symmetry="enter:0"))
-    with pytest.raises(InputError, match="neither settled locations nor a check"):
+    with pytest.raises(InputError, match="merged awaits nor a check"):
         Exploration(readers(2), Options(symmetry="enter:0"), check=lambda _: None)
-    with pytest.raises(InputError, match="neither settled locations nor a check"):
-        Exploration(readers(2), Options(symmetry="enter:0", settle=True))
+    for other in ({"settle": True}, {"merge_awaits": True}):
+        with pytest.raises(InputError, match="neither settled locations, merged awaits"):
+            Exploration(readers(2), Options(symmetry="enter:0", **other))
     with pytest.raises(InputError, match="not of samples"):
         Exploration(readers(2), Options(symmetry="enter:0")).sample(2)
     with pytest.raises(InputError, match="enter:BLOCK or perform:BLOCK"):

@@ -160,8 +160,9 @@ class Exploration:
             self.settling.refine(self.refinement)
         self.orbits = None
         if self.options.symmetry:
-            if self.options.settle or self.check is not None:
-                raise InputError("symmetry", value=self.program.name, limit="neither settled locations nor a check")
+            if self.options.settle or self.options.merge_awaits or self.check is not None:
+                limit = "neither settled locations, merged awaits nor a check"
+                raise InputError("symmetry", value=self.program.name, limit=limit)
             self.orbits = Orbits(self.program, Anchor.parse(self.options.symmetry), self.visit)
         self._seed = 0
         self._strategy: Strategy | None = None
