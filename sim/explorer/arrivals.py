@@ -54,7 +54,8 @@ that had arrived before e did so with the same histories.  Which values the coun
 takes depends on these alone, so the check of the class, which looks at every set
 of CTAs that arrives first, finds what e shows.
 
-Failures are never reported with turns: the search begins anew without them.
+Failures are never reported with turns: the search begins anew without them.  A
+property that is checked must not ask which CTA did what, only what memory holds.
 """
 
 from __future__ import annotations

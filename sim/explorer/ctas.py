@@ -12,6 +12,11 @@ another one is an await; whether a value ends it is found by running the CTA on.
 The thread is not given the value, unless it turns out to matter: what is run
 is run again with every other value that ended the wait.
 
+Some threads of a CTA may wait while others go on, and a thread of the program
+does not: so those that wait are run last (``cta_runs``).  What a host writes
+between two launches, when a captured graph is replayed, is done by the CTA 0 of
+its rank between two kernel boundaries.
+
 What this leaves out: executions in which a thread reads what another one of
 its CTA stores later in the order that the machine ran them.  Where that is
 possible without a barrier, the accesses race or the wait is for ever.
