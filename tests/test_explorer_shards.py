@@ -115,18 +115,11 @@ def test_shards_begin_anew_with_what_one_of_them_found_out(program: str, classes
 
 def test_rounds_go_on_until_shards_know_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing is found out before the shards begin.
-    monkeypatch.setattr(shards, "_look_ahead", lambda plan, *_: Ahead((3, 0), plan.refinement))
+    monkeypatch.setattr(shards, "_look_ahead", lambda plan, *_: [(3, 3, plan.refinement)])
     union, executor = explore_all(ExploreRequest("locks", awaits="merged"), 3)
     assert union.rounds > 0 and union.plan.refinement.apart
     assert (str(union.conclusion), union.counts.complete) == ("PROVED", 6)
     assert len({task.plan.refinement for task in executor.tasks}) == union.rounds + 1
-
-
-class Ahead(msgspec.Struct):
-    """Stands for an exploration that went ahead."""
-
-    dealt: tuple[int, int]
-    found: Refinement
 
 
 def pass_messages() -> Program:
@@ -147,7 +140,7 @@ def test_shards_of_a_settled_program_begin_anew(monkeypatch: pytest.MonkeyPatch)
         return replace(make(plan, shard), settle=True, races=False)
 
     monkeypatch.setattr(Plan, "make_options", settle)
-    monkeypatch.setattr(shards, "_look_ahead", lambda plan, *_: Ahead((plan.split, 0), plan.refinement))
+    monkeypatch.setattr(shards, "_look_ahead", lambda plan, *_: [(1, 1, plan.refinement)])
     monkeypatch.setitem(FAMILIES, "messages", pass_messages)
     union, executor = explore_all(ExploreRequest("messages"), 2)
     assert union.rounds == 1 and union.plan.refinement.visible >= {"'data'"}

@@ -183,10 +183,10 @@ class Exploration:
                 break
             except UnsettledError:
                 continue
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
-        """Put the search at its beginning."""
+    def begin(self) -> None:
+        """Put the search at its beginning, on the same histories."""
         self._shape = Shape(len(self.program.threads))
         while self.histories.tables.locations.shape[1] > self._shape.locations:
             self._shape = double(self._shape, "locations")
@@ -213,6 +213,7 @@ class Exploration:
             self._last = NOBODY
         self._judge.forget()
         self.failures.clear()
+        self.finished, self.refined, self.unsupported = False, False, ""
 
     @property
     def counts(self) -> Counts:
@@ -298,7 +299,7 @@ class Exploration:
         try:
             for index in range(number):
                 self._seed, self._counted = 1 << 31 | (seed * number + index), self._memory[COMPLETE:HEADER].copy()
-                self._begin()
+                self.begin()
                 before = self.counts
                 while not self.failures and self.counts.classes == before.classes and not self.finished:
                     self._advance()
@@ -353,7 +354,7 @@ class Exploration:
             apart = frozenset([repr(self.histories.locations.items[location])])
             self.refinement |= Refinement(apart=apart)
             self._ask_others()
-            self._begin()
+            self.begin()
         elif status == FAILED_THREAD:
             self.failures += self._judge.judge_assertion(memory, self.histories)
         elif status == LEAF:

@@ -77,7 +77,6 @@ def _make_report(console: Console, cluster: Cluster) -> Callable[[Union], None]:
 def _describe(union: Union, cluster: Cluster) -> str:
     """How the search was divided."""
     text = f"{union.finished} of {union.plan.shards} shards on {cluster.workers} workers"
-    if union.parts:
-        dealt = max(part.dealt[0] for part in union.parts.values())
+    if dealt := max((part.dealt[0] for part in union.parts.values()), default=0):
         text += f", {dealt} parts of the search from decision {union.plan.split} on"
     return text + (f"; begun anew {union.rounds} times, as more was found out" if union.rounds else "")

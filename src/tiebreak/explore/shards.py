@@ -231,30 +231,35 @@ def plan_shards(request: ExploreRequest, shards: int, exactly: bool = True) -> P
         InputError: There is no such program or option.
     """
     plan = Plan(Subject.name(request), shards, SPLITS[0], Refinement(), identify())
-    most, before = 0, (0, 0)
+    most = 0
     with request.open() as (program, check):
-        for split in SPLITS:
-            probe = _look_ahead(msgspec.structs.replace(plan, split=split), program, check)
-            plan = msgspec.structs.replace(plan, refinement=probe.found)
-            if probe.dealt[0] > most:
-                plan, most = msgspec.structs.replace(plan, split=split), probe.dealt[0]
-            # Where the same is dealt out again, nothing but whole classes is.
-            if most >= PARTS_PER_SHARD * shards or probe.dealt == before:
+        for split, count, found in _look_ahead(plan, program, check):
+            plan = msgspec.structs.replace(plan, refinement=found)
+            if count > most:
+                plan, most = msgspec.structs.replace(plan, split=split), count
+            if most >= PARTS_PER_SHARD * shards:
                 break
-            before = probe.dealt
     return plan if exactly else msgspec.structs.replace(plan, shards=max(1, min(shards, most)))
 
 
-def _look_ahead(plan: Plan, program: Program, check: Check | None) -> Exploration:
-    """Explore up to where shards begin, with all that can be found out about the program on the way."""
+def _look_ahead(plan: Plan, program: Program, check: Check | None) -> Iterator[tuple[int, int, Refinement]]:
+    """Explore up to where shards would begin.
+
+    Yields:
+        After how many decisions, how many parts there are, and what was found out about the program.
+    """
     options = replace(plan.make_options(0), shard=NOBODY - 1, shards=NOBODY)
-    refinement = plan.refinement
-    while True:
-        probe = Exploration(program, options, check, refinement=refinement)
-        probe.run()
-        if not probe.refined:
-            return probe
-        refinement = probe.found
+    probe, before = Exploration(program, options, check), (-1, 0)
+    for split in SPLITS:
+        probe.options = replace(options, split=split)
+        probe.begin()
+        while probe.run() and probe.refined:
+            probe = Exploration(program, probe.options, check, refinement=probe.found)
+        yield split, probe.dealt[0], probe.found
+        # Where the same is dealt out again, nothing but whole classes is.
+        if probe.dealt == before:
+            return
+        before = probe.dealt
 
 
 def explore_shard(message: bytes) -> bytes:
