@@ -181,6 +181,12 @@ WRONG = {
     "acquires only": (ARRIVAL, ARRIVAL.replace("acq_rel", "acquire")),
     "of the CTA": (ARRIVAL, ARRIVAL.replace("gpu", "cta")),
     "no barrier before it": ("    bar.sync 0;\n", ""),
+    "another thread of the first CTA goes on": (
+        f"    @%p2 bra done;\n    {ARRIVAL}",
+        f"    @!%p2 {ARRIVAL}\n    shfl.sync.idx.b32 %r5, %r5, 0, 31, -1;\n"
+        "    setp.eq.u32 %p1, %r2, 0;\n    selp.b32 %r11, 1, 0, %p1;\n    setp.ne.u32 %p2, %r1, %r11;\n"
+        "    @%p2 bra done;",
+    ),
 }
 
 

@@ -21,7 +21,8 @@ What is checked of a launch with turns, in the histories of its CTAs:
    is of order sc, and none is the poll of a loop.
 6. The value of the counter depends on which CTAs have arrived, not on their
    order; and each CTA, run on from any such value, does nothing more, or, if all
-   others have arrived, performs the same continuation, given the same values.
+   others have arrived, performs the same continuation, given the same values, by
+   the threads that performed its own arrival.
 
 Why a search that ends has seen everything, up to the name of the CTA that goes
 on.  Take an execution E of the program, and call a launch orderly if it is as
@@ -121,16 +122,13 @@ class Arrival:
     def may_move(self, polls: set[Hashable]) -> bool:
         """Whether another CTA may as well perform the continuation."""
         return all(
-            block.instruction not in polls and self._may_move(operation)
+            block.instruction not in polls and self._is_own(block) and all(_may_move(each) for each in block.operations)
             for block, _ in self.continuation
-            for operation in block.operations
         )
 
-    def _may_move(self, operation: Operation) -> bool:
-        if not isinstance(operation, Load | Store | Update) or operation.strands != self.update.strands:
-            return False
-        reaches = operation.order is Order.WEAK or operation.scope is not Scope.CTA
-        return reaches and operation.order is not Order.SC
+    def _is_own(self, block: Block) -> bool:
+        """Whether the threads that arrived perform a block."""
+        return all(operation.strands == self.update.strands for operation in block.operations)
 
     def goes_on(self, read: Value, continuation: Steps) -> bool:
         """Whether the CTA performs a continuation, and ends, had the arrival read another value."""
@@ -138,7 +136,7 @@ class Arrival:
         try:
             for block, answer in continuation:
                 found = self.history.block(answers)
-                if found is None or not _whole(found).says_the_same(_whole(block)):
+                if found is None or not self._is_own(found) or not _whole(found).says_the_same(_whole(block)):
                     return False
                 answers = (*answers, answer)
             if self.history.block(answers) is not None:
@@ -147,6 +145,13 @@ class Arrival:
             return False
         self.history.finish(answers)
         return True
+
+
+def _may_move(operation: Operation) -> bool:
+    """Whether an operation is the same for memory whichever CTA of a GPU performs it."""
+    if not isinstance(operation, Load | Store | Update) or operation.order is Order.SC:
+        return False
+    return operation.order is Order.WEAK or operation.scope is not Scope.CTA
 
 
 def _whole(block: Block) -> Block:
