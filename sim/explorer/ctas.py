@@ -113,6 +113,10 @@ class Ctas:
     def _width(self, rank: int) -> int:
         return max(step.ctas for step in self.launches.launches[rank] if isinstance(step, CompiledLaunch))
 
+    def forget_histories(self) -> None:
+        """Keep what was learned, and forget what CTAs did and read so far."""
+        self._histories.clear()
+
     def _follow(
         self, rank: int, number: int, ended: dict[Place, tuple[Answer, ...]]
     ) -> Generator[Operation | Lanes, Any, None]:

@@ -228,6 +228,10 @@ class CompiledMerge:
         if take_turns and executions:
             self._arrivals.learn(executions[-1])
 
+    def forget(self) -> None:
+        """Begin the search without what CTAs read in the execution that was drawn: others may read other values."""
+        self._ctas.forget_histories()
+
     def check(self, execution: Execution) -> str | None:
         """Say where memory differs from what the recorded run left."""
         for memory in execution.memories:
@@ -255,6 +259,8 @@ def open_compiled(
     """The compiled kernels of a scenario as a program, and what must hold; see ``explore_compiled``."""
     merge = CompiledMerge(scenario, record_run(scenario, package, architecture, edit))
     merge.learn(take_turns)
+    if edit is not keep_text:
+        merge.forget()
     yield merge.program, AtEnd(merge.check, results=False)
 
 

@@ -26,24 +26,18 @@ from tiebreak.verify.scenario import Scenario
 from .fused import FUSED, FUSED_MUTANTS, FUSED_VARIANTS, PAIRS, open_fused
 from .merges import open_merge
 from .pictures import draw_diagram
-from .shortest import FAILURES, find_failures
+from .shortest import FAILURES, FEW, find_failures
 from .table import draw_table
 
 OPTIONS = Options("ptx", merge_awaits=True, races=True)
 MERGE = "merge"
 """What a mutant of kernels has before its name."""
 
-FEW = 4
-"""Failures of the fused merge that are compared: a CTA takes its time on the PTX machine."""
+PAIRED = ("fused-packets-torn", "packets-one-by-one")
+"""Mutants and variants of the fused merge that are about packets of which two travel at a time."""
 
-HALVED = ("fused-packets-torn",)
-"""Mutants of the fused merge that only simulated ranks judge: loops that wait for halves of a word are not explored."""
-
-PAIRED = ("packets-one-by-one",)
-"""Variants of the fused merge that are about packets of which two travel at a time."""
-
-FUSED_EXPLORED = tuple(name for name in FUSED_MUTANTS if name not in HALVED)
-"""Mutants of the fused merge in the list."""
+REPLAYED = ("epochs=2", "mode=graph")
+"""Parameters of a fused merge that is replayed."""
 
 Opened: TypeAlias = AbstractContextManager[tuple[Program, Check | None]]
 
@@ -75,7 +69,7 @@ KERNEL_MUTANTS = (
 def list_mutants() -> list[str]:
     """Names of all mutants, with what they belong to."""
     kernels = (f"{MERGE}/{name}" for name in KERNEL_MUTANTS)
-    return [*PROTOCOL_MUTANTS, *kernels, *(f"{FUSED}/{name}" for name in FUSED_EXPLORED)]
+    return [*PROTOCOL_MUTANTS, *kernels, *(f"{FUSED}/{name}" for name in FUSED_MUTANTS)]
 
 
 def list_correct() -> list[str]:
@@ -182,14 +176,17 @@ def _find_kernels(name: str) -> str:
 def _find_fused(name: str) -> str:
     """Name of a mutant of the fused merge without what stands before it."""
     _, _, bare = name.partition("/")
-    if bare not in FUSED_EXPLORED:
+    if bare not in FUSED_MUTANTS:
         raise InputError("mutant", value=name, limit=f"one of {', '.join(list_mutants())}")
     return bare
 
 
 def _list_sizes(bare: str) -> tuple[str, ...]:
     """Parameters of the smallest fused merge that a mutant or a variant is one of."""
-    return ("epochs=1", *PAIRS) if bare in PAIRED else ("epochs=1",)
+    if bare in PAIRED:
+        return "epochs=1", *PAIRS
+    replayed = bare in FUSED_MUTANTS and FUSED_MUTANTS[bare].scenario.mode == "graph"
+    return REPLAYED if replayed else ("epochs=1",)
 
 
 def _name_fused(parameters: tuple[str, ...], variant: str = "") -> str:
@@ -202,6 +199,7 @@ _FUSED_CORRECT: dict[str, tuple[tuple[str, ...], str]] = {
     for parameters, variant in (
         (("epochs=1",), ""),
         (("epochs=2",), ""),
+        (REPLAYED, ""),
         (("epochs=1", *PAIRS), ""),
         *((_list_sizes(variant), variant) for variant in FUSED_VARIANTS),
     )

@@ -29,6 +29,7 @@ _PACKETS = r"relaxed\.sys\.global((?:\.v2)?\.b64)"
 _HALF = r"mov\.b64 packet{}, \{{(%\w+),(%\w+)\}}; "
 _PAIR = _HALF.format(0) + _HALF.format(1) + r"@when st\.relaxed\.sys\.global\.v2\.b64 (\[%\w+)\], [^;]*;"
 _HALVES = r"@when st.relaxed.sys.global.v4.b32 \5], {\1,\2,\3,\4};"
+_EPOCH = r"ld\.global\.b64 (%rd\d+), \[%rd\d+\];(\s*// end inline asm\s*add\.s64\s+%rd\d+, \1, 1;)"
 _ROWS = r"(@%\w+) (st\.global\.b64 [^;]*;)"
 
 
@@ -284,6 +285,14 @@ _FUSED_MERGE = [
         (r"(st\.global\.b64 [^;]*;)((?:(?!st\.global\.b64)[\s\S])*?)(st\.release\.sys[^;]*;)", r"\2\3\n\1"),
         scenario=_FUSED,
         source="https://github.com/NVIDIA/nvshmem/pull/36",
+    ),
+    _edit(
+        "merge",
+        "fused-epoch-frozen",
+        "a kernel reads the epoch of its exchange every time that it runs",
+        (_EPOCH, r"mov.b64 \1, 0;\2"),
+        scenario=replace(_FUSED, mode="graph", epochs=3),
+        source="https://github.com/vllm-project/vllm/pull/46913",
     ),
     _edit(
         "merge",
