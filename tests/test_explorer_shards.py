@@ -262,7 +262,7 @@ def test_checkpoint_of_other_shards_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_worker_with_other_sources_refuses(entry: str) -> None:
     plan = plan_shards(BARRIER, 2)
     other = msgspec.structs.replace(plan, identity={**plan.identity, entry: "another"})
-    with pytest.raises(WorkerError, match=f"'{entry}'.*the same versions"):
+    with pytest.raises(WorkerError, match=f"'{entry}': .*'{entry}': 'another'.*the same packages"):
         Distribution(Union(other), Inline()).run()
 
 

@@ -209,13 +209,14 @@ def check_identity(wanted: dict[str, str]) -> None:
         WorkerError: It would not explore the same.
     """
     here = identify()
-    different = [name for name in here if here[name] != wanted.get(name)]
-    if different or len(here) != len(wanted):
+    different = sorted(name for name in here | wanted if here.get(name) != wanted.get(name))
+    if different:
+        there = {name: wanted.get(name) for name in different}
         raise WorkerError(
             f"a worker on {platform.node()}",
-            value={name: here[name] for name in different},
-            limit=f"the same versions as where the exploration was started: {wanted}",
-            remedy="install the same packages there",
+            value={name: here.get(name) for name in different},
+            limit=f"where the exploration was started it is {there}",
+            remedy="install the same packages in both places",
         )
 
 
