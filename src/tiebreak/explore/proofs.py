@@ -95,7 +95,7 @@ PROOFS: tuple[Proof | FusedProof, ...] = (
     Proof(4, 3, merged=False, classes=543**2),
     *(FusedProof(ranks, 3, mode) for ranks in (2, 3, 4) for mode in ("eager", "graph")),
     *(FusedProof(8, 2, mode) for mode in ("eager", "graph")),
-    *(FusedProof(ranks, 3, merged=False) for ranks in (2, 3)),
+    *(FusedProof(ranks, 3, merged=False) for ranks in (2, 3, 4)),
 )
 
 
