@@ -222,18 +222,9 @@ def test_fused_merge_that_does_not_wait_for_its_peers_fails(poll: str) -> None:
     assert str(exploration.conclusion) in ("FAILED(check)", "FAILED(progress)")
 
 
-def freeze_epoch(kernel: str, text: str) -> str:
-    """Let a launch take its epoch from the host that captured it, where it has to read the counter."""
-    if kernel != "merge":
-        return text
-    read = r"ld\.global\.b64 (%rd\d+), \[%rd\d+\];(\s*// end inline asm\s*add\.s64\s+%rd\d+, \1, 1;)"
-    text, count = re.subn(read, r"mov.b64 \1, 0;\2", text)
-    assert count == 1
-    return text
-
-
 def test_fused_merge_whose_epoch_is_frozen_at_capture_fails_when_replayed() -> None:
-    once, twice = (explore_fused(2, epochs, freeze_epoch, mode="graph") for epochs in (1, 2))
+    edit = FUSED_MUTANTS["fused-epoch-frozen"].edit
+    once, twice = (explore_fused(2, epochs, edit, mode="graph") for epochs in (1, 2))
     if once is None or twice is None:
         return
     assert str(once.conclusion) == "PROVED"

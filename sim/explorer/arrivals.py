@@ -199,6 +199,8 @@ class Arrivals:
         """
         if self._turns and not (right and self._is_orderly(execute())):
             self._turns.clear()
+            # What was read in turn may differ from what is read in any order, where something is wrong.
+            self._ctas.forget_histories()
             raise RestartError
 
     def _is_orderly(self, execution: Execution) -> bool:
