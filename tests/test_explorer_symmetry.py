@@ -200,7 +200,7 @@ def claim(*bodies: Body, initial: Mapping[Location, int] | None = None) -> Progr
 
 
 def list_false_claims() -> Iterator[tuple[str, Program, str]]:
-    yield "order of peers", flag_barrier(3, 2), r"rank 0 would have to do: store 2\[0,0\].*it does: store 1\[0,0\]"
+    yield "order of peers", flag_barrier(3, 2), r"rank 2 would have to do: store 1\[2,0\].*it does: store 0\[2,0\]"
     yield "value", claim(straight(Store("x", 1)), straight(Store("x", 2))), "T1 would have to do: store x = 1"
     yield "order", claim(straight(Load("x")), straight(Load("x", Order.ACQUIRE))), "load x .acquire.sys."
     yield "length", claim(straight(Load("x")), straight(Load("x"), Load("x"))), "ends"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
+from math import factorial
 
 from tiebreak.errors import InputError, UnsupportedOperationError
 
@@ -120,11 +121,12 @@ class Orbits:
         self.explored += 1
         if not self.counts_images:
             return
-        orbit = set(self.list_images(execution))
-        least = min(orbit)
+        images = [self._digest(execution, places) for places in self._sort_threads(execution)]
+        least = min(images)
         if least not in self._seen:
             self._seen.add(least)
-            self.total += len(orbit)
+            # As many permutations lead to one image as to each other one.
+            self.total += factorial(len(self._images.symmetry.threads)) // images.count(least)
         if self._visit is not None:
             self._visit(execution)
 
@@ -134,6 +136,20 @@ class Orbits:
         for order in permutations(threads):
             places = {**{thread: thread for thread in everyone}, **dict(zip(threads, order, strict=True))}
             yield self._digest(execution, places)
+
+    def _sort_threads(self, execution: Execution) -> Iterator[dict[int, int]]:
+        """Permutations that put threads in an order of what images have in common; of an orbit all lead to the same."""
+        threads = self._images.symmetry.threads
+        facts: dict[int, list[tuple[int, ...]]] = {thread: [] for thread in range(len(execution.states))}
+        for event in execution.events:
+            source = execution.events[event.source].key[1] if event.source is not None and event.source >= 0 else -1
+            facts[event.thread].append((event.key[1], event.kind, source * (not event.open), len(event.earlier)))
+        groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        for thread in threads:
+            groups.setdefault(tuple(sorted(facts[thread])), []).append(thread)
+        for orders in product(*(permutations(group) for _, group in sorted(groups.items()))):
+            sorted_threads = [thread for order in orders for thread in order]
+            yield {**{thread: thread for thread in facts}, **dict(zip(sorted_threads, threads, strict=True))}
 
     def _digest(self, execution: Execution, places: Places) -> bytes:
         """Fingerprint of an image: its events, what they read, and what they are written after."""
