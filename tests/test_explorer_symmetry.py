@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from tiebreak.cli import app
 from tiebreak.errors import InputError, UnsupportedOperationError
 from tiebreak.sim.explorer.anchors import choose_anchor
+from tiebreak.sim.explorer.checkpoint import save
 from tiebreak.sim.explorer.execution import Execution
 from tiebreak.sim.explorer.exploration import Exploration, Options, explore
 from tiebreak.sim.explorer.families import (
@@ -221,7 +223,7 @@ def test_false_claim_is_no_proof(program: Program, reason: str) -> None:
         raise UnsupportedOperationError(exploration.unsupported)
 
 
-def test_what_does_not_go_with_symmetry_is_refused() -> None:
+def test_what_does_not_go_with_symmetry_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="states which threads may be permuted"):
         Exploration(parallel("none", straight(Load("x"))), Options(symmetry="enter:0"))
     with pytest.raises(InputError, match="up to 6 interchangeable threads"):
@@ -233,6 +235,8 @@ def test_what_does_not_go_with_symmetry_is_refused() -> None:
             Exploration(readers(2), Options(symmetry="enter:0", **other))
     with pytest.raises(InputError, match="not of samples"):
         Exploration(readers(2), Options(symmetry="enter:0")).sample(2)
+    with pytest.raises(InputError, match="without symmetry"):
+        save(Exploration(readers(2), Options(symmetry="enter:0")), tmp_path / "checkpoint")
     with pytest.raises(InputError, match="enter:BLOCK or perform:BLOCK"):
         Exploration(readers(2), Options(symmetry="leave:0"))
 

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from tiebreak.errors import ReplayError
+from tiebreak.errors import InputError, ReplayError
 
 from .exploration import Exploration, Options
 from .history import DISTINGUISH, Histories
@@ -31,7 +31,13 @@ def save(exploration: Exploration, path: Path) -> None:
 
 
 def write(exploration: Exploration, file: IO[bytes]) -> None:
-    """Write where an exploration stands."""
+    """Write where an exploration stands.
+
+    Raises:
+        InputError: It counts images by symmetry, which are not kept.
+    """
+    if exploration.orbits is not None:
+        raise InputError("checkpoint", value=exploration.program.name, limit="of an exploration without symmetry")
     facts = {
         "format": FORMAT,
         "program": exploration.program.name,
