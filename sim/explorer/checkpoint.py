@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -24,14 +25,13 @@ FORMAT = 4
 
 def save(exploration: Exploration, path: Path) -> None:
     """Write a checkpoint; the file is replaced at once or not at all."""
-    temporary = path.with_suffix(".part")
-    with temporary.open("wb") as file:
-        write(exploration, file)
+    content, temporary = pack(exploration), path.with_suffix(".part")
+    temporary.write_bytes(content)
     temporary.replace(path)
 
 
-def write(exploration: Exploration, file: IO[bytes]) -> None:
-    """Write where an exploration stands.
+def pack(exploration: Exploration) -> bytes:
+    """Where an exploration stands, as a file has it.
 
     Raises:
         InputError: It counts images by symmetry, which are not kept.
@@ -48,6 +48,7 @@ def write(exploration: Exploration, file: IO[bytes]) -> None:
         "refinement": exploration.found.facts,
     }
     memory, shares = exploration.state
+    file = io.BytesIO()
     np.savez_compressed(
         file,
         facts=np.frombuffer(json.dumps(facts).encode(), np.uint8),
@@ -55,6 +56,7 @@ def write(exploration: Exploration, file: IO[bytes]) -> None:
         shares=shares,
         log=np.array(exploration.histories.log, np.int64).reshape(-1, 3),
     )
+    return file.getvalue()
 
 
 def resume(path: Path | IO[bytes], program: Program, check: Check | None = None) -> Exploration:

@@ -24,7 +24,7 @@ import msgspec
 import tiebreak
 from tiebreak.environment import prepare_interpreter
 from tiebreak.errors import WorkerError
-from tiebreak.sim.explorer.checkpoint import resume, write
+from tiebreak.sim.explorer.checkpoint import pack, resume
 from tiebreak.sim.explorer.exploration import Exploration, Options
 from tiebreak.sim.explorer.judging import Check
 from tiebreak.sim.explorer.program import Program
@@ -299,12 +299,5 @@ def _describe(task: Task, exploration: Exploration, program: Program, check: Che
         unsupported=exploration.unsupported,
         failure=exploration.failures[0].property if exploration.failures else "",
         pictures=pictures,
-        state=_save(exploration) if left else b"",
+        state=pack(exploration) if left else b"",
     )
-
-
-def _save(exploration: Exploration) -> bytes:
-    """A checkpoint as bytes."""
-    file = io.BytesIO()
-    write(exploration, file)
-    return file.getvalue()
