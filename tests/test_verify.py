@@ -325,6 +325,7 @@ def test_every_field_of_a_scenario_is_documented() -> None:
     assert all(f"{field.name}:" in documented for field in fields(Scenario))
 
 
+@pytest.mark.cutedsl
 def test_targets_of_the_ptx_machine_share_the_inputs_out() -> None:
     """Each runs kernels of its own, so each runs the checks; a long run leaves nothing out."""
     names = expand_names(["ptx"])
