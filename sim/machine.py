@@ -6,9 +6,11 @@ the same programs, inputs and choices, every execution is the same.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from greenlet import getcurrent, greenlet
@@ -29,6 +31,9 @@ from .shadow import Party
 from .trace import Event, Site, Trace, Violation
 
 HostProgram = Callable[[Any], Any]
+
+WatchWrite: TypeAlias = Callable[[int, torch.Tensor], AbstractContextManager[None]]
+"""Surrounds a write of a host, given its rank and what it writes to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +119,8 @@ class Machine:
         self.enter: Callable[[Program], None] = lambda program: None
         self.agree: Callable[[], None] = lambda: None
         self.place: Callable[[int, torch.Tensor], torch.Tensor] = lambda rank, tensor: tensor
+        self.watch_launch: Callable[[int, Work], None] = lambda rank, work: None
+        self.watch_write: WatchWrite = lambda rank, target: contextlib.nullcontext()
         self.last_writes: dict[int, str] = {}
         self.step = 0
         self.faults = FaultWatch(self.settings.fault, ranks)
@@ -270,6 +277,7 @@ class Machine:
             return
         device.stream(stream).queue.append(Entry(work, self.leave_host(rank)))
         self.record(f"launch {work.kernel if isinstance(work, Launch) else work.name}")
+        self.watch_launch(rank, work)
 
     def leave_host(self, rank: int) -> Clock:
         """Return what the host of ``rank`` knows now; what it does next is not part of it."""
@@ -290,8 +298,9 @@ class Machine:
 
     def overwrite(self, rank: int, target: torch.Tensor, values: torch.Tensor) -> None:
         """Let the host of a rank, whose device is idle, write device memory."""
-        target.copy_(values)
-        self.memory.register(target, name=f"r{rank}.written", rank=rank).initialise(target)
+        with self.watch_write(rank, target):
+            target.copy_(values)
+            self.memory.register(target, name=f"r{rank}.written", rank=rank).initialise(target)
 
     def make_program(self, stream: Stream, launch: Launch, index: tuple[int, int, int]) -> Program:
         """Create the program ``index`` of the active launch of ``stream``."""

@@ -8,10 +8,8 @@ import re
 import pytest
 import torch
 
-from tiebreak.errors import MissingBackendError, SimulationError
 from tiebreak.explore.compiled import explore_compiled
 from tiebreak.explore.fused import FUSED_MUTANTS, fused_scenario
-from tiebreak.impl.kernel_store import find_compiler
 from tiebreak.ptx.ranks import Edit, keep_text
 from tiebreak.sim.explorer.cta_runs import CompiledLaunch
 from tiebreak.sim.explorer.ctas import Ctas, Launches
@@ -174,23 +172,15 @@ def test_threads_that_wait_do_not_keep_others_of_their_warp_from_sending() -> No
     assert {each.location for each in awaits} == {"flags0+0", "flags0+4", "flags1+0", "flags1+4"}
 
 
-def explore_fused(
-    ranks: int, epochs: int, edit: Edit = keep_text, *, mode: str = "eager", take_turns: bool = True
-) -> Exploration | None:
-    """Explore the fused merge; None if it is not compiled and cannot be, which is then said."""
+def explore_fused(ranks: int, epochs: int, edit: Edit = keep_text, *, mode: str = "eager") -> Exploration:
+    """Explore the fused merge."""
     scenario = fused_scenario((f"ranks={ranks}", f"epochs={epochs}", f"mode={mode}"))
-    try:
-        return explore_compiled(scenario, OPTIONS, edit=edit, take_turns=take_turns)
-    except (MissingBackendError, SimulationError) as error:
-        if find_compiler() is not None or "CuTeDSL is not" not in str(error):
-            raise
-    return None
+    return explore_compiled(scenario, OPTIONS, edit=edit)
 
 
+@pytest.mark.cutedsl
 def test_fused_merge_is_proved() -> None:
     exploration = explore_fused(2, 2)
-    if exploration is None:
-        return
     assert str(exploration.conclusion) == "PROVED"
     assert (exploration.counts.stuck, exploration.counts.cut, exploration.counts.blocked) == (0, 0, 0)
     # Which of the CTAs of a rank finishes last does not matter.
@@ -213,26 +203,23 @@ def drop_wait(poll: str) -> Edit:
     return edit
 
 
+@pytest.mark.cutedsl
 @pytest.mark.parametrize("poll", ["ld.acquire.sys.global", "ld.relaxed.sys.global"])
 def test_fused_merge_that_does_not_wait_for_its_peers_fails(poll: str) -> None:
     exploration = explore_fused(2, 1, drop_wait(poll))
-    if exploration is None:
-        return
     # An error is recorded where there is none, and what ends other waits depends on it.
     assert str(exploration.conclusion) in ("FAILED(check)", "FAILED(progress)")
 
 
+@pytest.mark.cutedsl
 def test_fused_merge_whose_epoch_is_frozen_at_capture_fails_when_replayed() -> None:
     edit = FUSED_MUTANTS["fused-epoch-frozen"].edit
     once, twice = (explore_fused(2, epochs, edit, mode="graph") for epochs in (1, 2))
-    if once is None or twice is None:
-        return
     assert str(once.conclusion) == "PROVED"
     assert str(twice.conclusion) == "FAILED(race)"
 
 
+@pytest.mark.cutedsl
 def test_fused_merge_whose_completion_is_relaxed_fails() -> None:
     exploration = explore_fused(2, 2, FUSED_MUTANTS["fused-completion-relaxed"].edit)
-    if exploration is None:
-        return
     assert str(exploration.conclusion) == "FAILED(race)"

@@ -18,7 +18,7 @@ from tiebreak.backends.simulated import SimulatedBackend
 from tiebreak.errors import InputError, PeerLostError, PeerTimeoutError, WorkspaceError
 from tiebreak.mutants.catalogue import MUTANTS
 from tiebreak.sim.fabric import SimulatedFabric, simulate
-from tiebreak.sim.faults import Fault
+from tiebreak.sim.faults import Fault, FaultKind
 from tiebreak.sim.histories import Histories
 from tiebreak.sim.machine import Execution, Settings
 from tiebreak.sim.schedulers.registry import make_scheduler
@@ -33,6 +33,7 @@ from tiebreak.verify.shrinking import smaller_scenarios
 from tiebreak.verify.strikes import Strikes, find_vacuous, join_strikes
 from tiebreak.verify.survivors import expect_results
 
+NO_IDS = np.empty((0, 0), np.int32)
 DISCIPLINES = ("alternating", "acknowledged")
 HISTORIES = Histories()
 """What programs did in the scenarios of this file, as a run of the matrix keeps it."""
@@ -76,16 +77,16 @@ class TestMachine:
         assert execution.violations == []
 
     @pytest.mark.parametrize("kind", STEP_FAULTS)
-    def test_a_fault_strikes_at_each_step_and_nowhere_else(self, kind: str):
+    def test_a_fault_strikes_at_each_step_and_nowhere_else(self, kind: FaultKind):
         steps = run_gathers(None).rank_steps[0]
-        struck = [run_gathers(Fault(kind, 0, step)).struck for step in range(steps + 2)]  # type: ignore[arg-type]
+        struck = [run_gathers(Fault(kind, 0, step)).struck for step in range(steps + 2)]
         assert struck == [True] * steps + [False] * 2
         assert not run_gathers(None).struck
 
     @pytest.mark.parametrize("kind", ["late", "stalled"])
     @pytest.mark.parametrize("step", range(5))
-    def test_a_rank_that_comes_back_is_waited_for(self, kind: str, step: int):
-        execution = run_gathers(Fault(kind, 0, step))  # type: ignore[arg-type]
+    def test_a_rank_that_comes_back_is_waited_for(self, kind: FaultKind, step: int):
+        execution = run_gathers(Fault(kind, 0, step))
         assert execution.results == [3, 3]
         assert execution.violations == []
 
@@ -251,7 +252,7 @@ class TestStrikes:
         for scenario in plan[1:]:
             if scenario.owner_rows == plan[0].owner_rows and scenario.fault != "none":
                 left = scenario.epochs - (scenario.fault == "skips")
-                strikes.note(scenario, Outcome([[None] * left] * 2, [None, None], struck=True), [])  # type: ignore[list-item]
+                strikes.note(scenario, Outcome([[NO_IDS] * left] * 2, [None, None], struck=True), [])
         assert find_vacuous(strikes.counts()) == ""
         strikes.struck["late"] -= 1
         assert find_vacuous(strikes.counts()).startswith("late struck at ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,6 @@ from tiebreak.backends import Outcome
 from tiebreak.backends.host import HostProgram, Implementation
 from tiebreak.backends.ptx import MAX_POLLS, PtxBackend
 from tiebreak.errors import InputError
-from tiebreak.impl.kernel_store import find_compiler
 from tiebreak.impl.kernels_state import ERROR_KIND, INDEX_RANGE, NO_ERROR
 from tiebreak.mutants.catalogue import MUTANTS as MUTANTS_OF_THE_SOURCE
 from tiebreak.mutants.loader import load_mutated
@@ -34,18 +34,10 @@ VARIANTS = [mutant for mutant in LOWERING_MUTANTS.values() if mutant.sound]
 KILLS = {"race-free", "initialised-memory", "in-bounds", "progress"}
 
 
-def name_of(mutant: LoweringMutant) -> str:
-    """Return a mutant's name, for pytest."""
-    return mutant.name
-
-
-def lacks_cutedsl(scenario: Scenario, architecture: str = "sm_100a") -> bool:
-    """Tell whether a scenario cannot run, for want of a compiler or of kernels from its cache; ranks then say so."""
-    if scenario.launches != "fused" or find_compiler() is not None:
-        return False
-    errors = PtxBackend(f"ptx:{architecture}").run(scenario, "default").errors
-    assert all(error is None or "CuTeDSL is not" in str(error) for error in errors)
-    return any(error is not None for error in errors)
+def as_parameter(mutant: LoweringMutant, *before: Any) -> Any:
+    """Return a parameter of a test, which compiles a CuTeDSL kernel if it is about the fused merge."""
+    marks = [pytest.mark.cutedsl] if mutant.scenario.launches == "fused" else []
+    return pytest.param(*before, mutant, marks=marks, id=mutant.name)
 
 
 def require_clean(architecture: str, scenario: Scenario, schedule: str) -> None:
@@ -87,18 +79,16 @@ def test_survivors_of_a_fault_end_in_the_error_that_names_it(fault):
     assert any(error is not None for error in outcome.errors)
 
 
+@pytest.mark.cutedsl
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_compiled_merges_in_one_launch_are_clean(architecture):
-    if lacks_cutedsl(FUSED, architecture):
-        return
     require_clean(architecture, FUSED, "random:1")
 
 
+@pytest.mark.cutedsl
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 def test_a_merge_that_fails_before_it_sends_uses_no_packets(monkeypatch, mode):
     scenario = replace(FUSED, mode=mode, epochs=3)
-    if lacks_cutedsl(scenario):
-        return
     warmed = []
 
     def warm_up(fabric, state, launch):
@@ -120,10 +110,9 @@ def test_a_merge_that_fails_before_it_sends_uses_no_packets(monkeypatch, mode):
     assert judge(scenario, Outcome(outputs, execution.errors)) == []
 
 
+@pytest.mark.cutedsl
 @pytest.mark.parametrize("form", ["three ranks", "graph", "dead", "a full row", "waiting CTAs fill the device"])
 def test_other_forms_of_a_merge_in_one_launch(form):
-    if lacks_cutedsl(FUSED):
-        return
     changes = {
         "three ranks": {"ranks": 3, "data_points": False},
         "graph": {"mode": "graph", "row_counts": 3, "epochs": 4},
@@ -134,10 +123,8 @@ def test_other_forms_of_a_merge_in_one_launch(form):
     require_clean("sm_100a", replace(FUSED, **changes), "random:2")
 
 
-@pytest.mark.parametrize(("place", "mutant"), list(enumerate(MUTANTS)), ids=[mutant.name for mutant in MUTANTS])
+@pytest.mark.parametrize(("place", "mutant"), [as_parameter(mutant, place) for place, mutant in enumerate(MUTANTS)])
 def test_what_a_lowering_loses_is_found(place, mutant):
-    if lacks_cutedsl(mutant.scenario):
-        return
     fused = mutant.scenario.launches == "fused"
     backend = PtxBackend(f"ptx:{'sm_100a' if fused else ARCHITECTURES[place % 3]}", edit=mutant.edit)
     outcomes = (judge(mutant.scenario, backend.run(mutant.scenario, schedule)) for schedule in mutant.schedules)
@@ -146,10 +133,8 @@ def test_what_a_lowering_loses_is_found(place, mutant):
     assert any("PTX line" in finding.message for finding in found)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=name_of)
+@pytest.mark.parametrize("variant", [as_parameter(variant) for variant in VARIANTS])
 def test_another_correct_lowering_is_clean(variant):
-    if lacks_cutedsl(variant.scenario):
-        return
     backend = PtxBackend("ptx:sm_90a", edit=variant.edit)
     for schedule in variant.schedules:
         assert judge(variant.scenario, backend.run(variant.scenario, schedule)) == []

@@ -78,6 +78,11 @@ class ExploreRequest:
     cluster: str = ""
     symmetry: bool = False
 
+    @property
+    def enough_failures(self) -> int:
+        """How many failures are compared for the shortest counterexample."""
+        return FEW if self.program == FUSED else FAILURES
+
     def build_program(self) -> Program:
         """The program with its parameters.
 
@@ -180,8 +185,8 @@ def run_exploration(request: ExploreRequest, console: Console) -> int:
         if exploration.orbits is not None and exploration.finished:
             console.print(exploration.orbits.describe(), highlight=False)
         if exploration.failures:
-            enough = FEW if request.program == FUSED else FAILURES
-            example = find_counterexample(program, exploration.options, check, exploration.failures, enough)
+            failures = exploration.failures
+            example = find_counterexample(program, exploration.options, check, failures, request.enough_failures)
             show(draw(program, example), request, console)
     verdict = exploration.conclusion.verdict
     if verdict is Verdict.FAILED:

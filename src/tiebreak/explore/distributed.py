@@ -11,7 +11,7 @@ from tiebreak.errors import InputError
 from tiebreak.sim.explorer.verdicts import Verdict
 
 from .cluster import SHARDS_PER_WORKER, Cluster, Distribution, open_cluster
-from .command import PROGRESS_SECONDS, ExploreRequest, catch_interrupt, print_conclusion, show
+from .command import EXHAUSTIVE, PROGRESS_SECONDS, ExploreRequest, catch_interrupt, print_conclusion, show
 from .shards import Subject, plan_shards
 from .union import Union
 
@@ -24,7 +24,7 @@ def run_distributed(request: ExploreRequest, console: Console) -> int:
         MissingBackendError: ``dask.distributed`` is not installed.
         WorkerError: The cluster does not answer, or a worker has other sources.
     """
-    if request.strategy != "exhaustive" or request.shard != ExploreRequest.shard or request.symmetry:
+    if request.strategy != EXHAUSTIVE or request.shard != ExploreRequest.shard or request.symmetry:
         raise InputError("shards", value=request.shards, limit="of an exhaustive exploration without symmetry")
     with open_cluster(request.cluster) as cluster:
         union = _begin(request, cluster)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -22,14 +23,14 @@ def record_writes(
         is_read: Called before a write; whether the host reads first what is in the allocation.
         note: Called after it, with the rank, the allocation and what was written, if that is anything.
     """
-    overwrite = machine.overwrite
 
-    def record(rank: int, target: torch.Tensor, values: torch.Tensor) -> None:
+    @contextlib.contextmanager
+    def watch(rank: int, target: torch.Tensor) -> Iterator[None]:
         allocation = machine.memory.register(target, name=f"r{rank}.written", rank=rank)
         address, size = target.data_ptr(), target.numel() * target.element_size()
         before = ctypes.string_at(address, size) if is_read(allocation) else None
-        overwrite(rank, target, values)
+        yield
         if size:
             note(rank, allocation, HostWrite(address, target.element_size(), before, ctypes.string_at(address, size)))
 
-    setattr(machine, "overwrite", record)  # noqa: B010 - a method, to type checkers
+    machine.watch_write = watch

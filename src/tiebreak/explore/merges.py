@@ -61,7 +61,7 @@ def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple
             launches.launches[rank].append(write)
             launches.written.add(allocation.base)
 
-        setattr(machine, "enqueue", _recording(machine, launches))  # noqa: B010 - a method, to type checkers
+        machine.watch_launch = _recording(launches)
         record_writes(machine, lambda allocation: allocation.base in launches.written, note)
         for name in ("store", "atomic"):
             setattr(machine.observer, name, _noting(getattr(machine.observer, name), launches))
@@ -81,16 +81,14 @@ def record_launches(scenario: Scenario, package: str = "tiebreak.impl") -> tuple
     return launches, final
 
 
-def _recording(machine: Machine, launches: Launches) -> Callable[[int, int, Work], None]:
+def _recording(launches: Launches) -> Callable[[int, Work], None]:
     """Note launches, and what allocations hold when a launch first knows them."""
-    enqueue = machine.enqueue
 
-    def record(rank: int, stream: int, work: Work) -> None:
-        enqueue(rank, stream, work)
-        if machine.devices[rank].capturing is not None or not isinstance(work, Launch) or work.kernel in SETUP:
+    def record(rank: int, work: Work) -> None:
+        if not isinstance(work, Launch) or work.kernel in SETUP:
             return
         launches.launches[rank].append(work)
-        for base in machine.memory.bases:
+        for base in launches.memory.bases:
             if base not in launches.contents:
                 launches.contents[base] = _read(launches, base)
 

@@ -287,7 +287,9 @@ def _describe(task: Task, exploration: Exploration, program: Program, check: Che
     left = not exploration.finished and not exploration.unsupported
     pictures = None
     if exploration.failures:
-        pictures = draw(program, find_counterexample(program, exploration.options, check, exploration.failures))
+        enough = task.plan.subject.request.enough_failures
+        example = find_counterexample(program, exploration.options, check, exploration.failures, enough)
+        pictures = draw(program, example)
     return Part(
         plan=task.plan.digest,
         shard=task.shard,
