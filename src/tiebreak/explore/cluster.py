@@ -79,7 +79,12 @@ def open_cluster(address: str = "", workers: int | None = None) -> Iterator[Clus
         try:
             client = stack.enter_context(Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False))
         except (OSError, TimeoutError, ValueError) as error:
-            raise WorkerError("cluster", value=address, limit=f"a Dask scheduler that answers: {error}") from error
+            raise WorkerError(
+                "cluster",
+                value=address,
+                limit=f"a Dask scheduler that answers: {error}",
+                remedy="run dask scheduler there, or leave --cluster out for the cores of this machine",
+            ) from error
         if address:
             _check_scheduler(client)
             stack.callback(client.run, close_program, on_error="ignore")

@@ -25,7 +25,12 @@ def run_distributed(request: ExploreRequest, console: Console) -> int:
         WorkerError: The cluster does not answer, or a worker has other sources.
     """
     if request.strategy != EXHAUSTIVE or request.shard != ExploreRequest.shard or request.symmetry:
-        raise InputError("shards", value=request.shards, limit="of an exhaustive exploration without symmetry")
+        raise InputError(
+            "shards",
+            value=request.shards,
+            limit="of an exhaustive exploration without symmetry",
+            remedy="leave the other option out",
+        )
     with open_cluster(request.cluster) as cluster:
         union = _begin(request, cluster)
         with catch_interrupt() as is_stopped:
